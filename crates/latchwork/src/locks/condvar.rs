@@ -67,6 +67,7 @@
 //! notifier that is suspended between its claim and its system call delays the claimed waiter until it runs again.
 
 use crate::locks::mutex::{self, ConstNew, Held};
+use crate::locks::relock;
 use crate::machine::{Arith, Deadline, Machine, Native, Wait, Word};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -341,23 +342,9 @@ impl<L: ConstNew> Api<L> {
         let token = guard.token;
         // SAFETY: the token is from the acquisition that this ends. The guard gets a new one below.
         let reason = self.raw.wait(|| unsafe { mutex.0.unlock(token) }, deadline);
-        // Should `lock` unwind, the guard would be dropped and unlock another holder's mutex.
-        let abort = AbortOnUnwind;
         RawCondvar::<Native>::offer_processor(|| mutex.0.is_locked());
-        *guard = Held::new(mutex.0.lock());
-        core::mem::forget(abort);
+        relock(guard, || mutex.0.lock());
         reason
-    }
-}
-
-/// Ends the process when it is dropped: a lock whose parts are its user's can panic.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    #[cold]
-    fn drop(&mut self) {
-        // SAFETY: no arguments, no memory.
-        unsafe { libc::abort() };
     }
 }
 

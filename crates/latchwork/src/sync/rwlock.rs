@@ -49,7 +49,7 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// The atomics are those of a read. Each thread that reads under such a lock has a row of
 /// 128 bytes, however many locks there are.
 ///
-/// **Panics.** No method panics. A thread that asks for the write lock while it reads, or for any lock while it writes,
+/// **Panics.** No method panics. The process ends if the read guards that were forgotten come to 2^28. A thread that asks for the write lock while it reads, or for any lock while it writes,
 /// waits for ever.
 ///
 /// **Recursive reads.** A thread that holds a read guard must not call [`read`](lock_api::RwLock::read) again: if a writer
@@ -65,7 +65,8 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// ever.
 ///
 /// A read guard is dropped by the thread that locked. One that is forgotten ([`mem::forget`](core::mem::forget)) leaves
-/// its lock read-locked, and harms nothing else.
+/// its lock read-locked, and harms no other lock, with one exception: if locks are moved, which needs them mutable (with
+/// [`mem::swap`](core::mem::swap), say), the lock that comes to the place may be the one that stays read-locked.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
 /// The value of a [`RwLock`], shared with other readers, from [`read`](lock_api::RwLock::read).

@@ -2,6 +2,7 @@
 
 use super::{Api, ConstNew, RawDowngrade, RawFair, RawRecursive, RawUpgrade};
 use crate::locks::mutex::Held;
+use crate::locks::relock;
 use lock_api::{RwLock, RwLockReadGuard};
 
 /// Recursive reads of an [`RwLock`] over a [`RawRecursive`] algorithm. (`lock_api` has no trait for them.)
@@ -24,7 +25,8 @@ use lock_api::{RwLock, RwLockReadGuard};
 pub trait ReadRecursive<R: ConstNew, T: ?Sized> {
     /// Reads; waits only while a writer is inside.
     fn read_recursive(&self) -> RwLockReadGuard<'_, Api<R>, T>;
-    /// Reads if no writer is inside.
+    /// Reads if no writer is inside. If the caller reads already, it fails at most in the moment in which a writer looks whether
+    /// readers are inside.
     fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
 }
 
@@ -124,7 +126,7 @@ unsafe impl<R: ConstNew + RawFair> lock_api::RawRwLockFair for Api<R> {
         if self.0.is_awaited() {
             // SAFETY: the guard's token is from the read acquisition that the guard stands for, and is replaced.
             unsafe { self.0.unlock_read_fair(guard.token) };
-            *guard = Held::new(self.0.read());
+            relock(guard, || self.0.read());
         }
     }
 
@@ -133,7 +135,7 @@ unsafe impl<R: ConstNew + RawFair> lock_api::RawRwLockFair for Api<R> {
         if self.0.is_awaited() {
             // SAFETY: the guard's token is from the write acquisition that the guard stands for, and is replaced.
             unsafe { self.0.unlock_write_fair(guard.token) };
-            *guard = Held::new(self.0.write());
+            relock(guard, || self.0.write());
         }
     }
 }
@@ -151,7 +153,7 @@ unsafe impl<R: ConstNew + RawUpgrade + RawFair> lock_api::RawRwLockUpgradeFair f
         if self.0.is_awaited() {
             // SAFETY: the guard's token is from the upgradable acquisition that the guard stands for, and is replaced.
             unsafe { self.0.unlock_upgradable_fair(guard.token) };
-            *guard = Held::new(self.0.upgradable());
+            relock(guard, || self.0.upgradable());
         }
     }
 }

@@ -45,7 +45,7 @@
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! - Timed forms poll.
 
-use super::{ConstNew, Index, Info, RawDowngrade, RawRwLock, Suspension};
+use super::{ConstNew, Index, Info, MOST_READERS, RawDowngrade, RawRwLock, Suspension, too_many_readers};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -191,7 +191,12 @@ impl<M: Machine> RawCohortRw<M> {
     fn enter_read(&self, node: &Node<M>) -> bool {
         // (E) Dekker pair: a reader arrives and then looks at the mutex, a writer takes the mutex and then
         // looks for arrivals, all sequentially consistent, so one sees the other.
-        node.ingress.0.fetch_add(1, SeqCst);
+        let before = node.ingress.0.fetch_add(1, SeqCst);
+        // Both counters wrap around, and their difference must not.
+        let looks = before.is_multiple_of(MOST_READERS) && before != 0;
+        if looks && before.wrapping_sub(node.egress.0.load(Relaxed)) >= MOST_READERS / 2 {
+            too_many_readers();
+        }
         if self.global.0.is_free() {
             return true;
         }

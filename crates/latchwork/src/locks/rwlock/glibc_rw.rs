@@ -42,8 +42,8 @@
 //!
 //! # Where it differs from glibc
 //!
-//! - The kinds that prefer writers are missing, with the word `__writers` by which writers hand over to one another; so are
-//!   the detection of a writer that locks again, and the bound on the number of readers.
+//! - The kinds that prefer writers are missing, with the word `__writers` by which writers hand over to one another; so is
+//!   the detection of a writer that locks again. Too many readers end the process. (glibc's return EAGAIN.)
 //! - `phase` is changed with release and read with acquire. (glibc's is relaxed, which does not order the change before the
 //!   waiter's destruction of the lock in the C11 memory model. On x86-64 both are the same instructions.)
 //! - A thread that finds a word between two of its changes spins for the other thread, and then offers its processor. (glibc's
@@ -60,7 +60,7 @@
 //! - Suspension: a reader or writer that is suspended after its phase was started for it blocks the others.
 //! - Re-entry: a reader may read again with [`read`](RawRwLock::read): it never waits for a writer that waits.
 
-use super::{ConstNew, Info, RawRwLock, Suspension};
+use super::{ConstNew, Info, MOST_READERS, RawRwLock, Suspension, too_many_readers};
 use crate::machine::{Arith, Deadline, Machine, Native, Offers, Wait, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -68,6 +68,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 const WRITE_PHASE: u32 = 1;
 const WRITER: u32 = 1 << 1;
 const READER: u32 = 1 << 3;
+/// More readers than there can be.
+const TOO_MANY: u32 = MOST_READERS * READER;
 
 /// In `phase` and `writers`: threads may sleep at the word.
 const SLEEPERS: u32 = 1 << 1;
@@ -104,13 +106,16 @@ impl<M: Machine> RawGlibcRw<M> {
     #[inline]
     fn read_within(&self, deadline: Option<Deadline>) -> bool {
         let readers = self.readers.fetch_add(READER, Acquire); // (A)
-        readers & WRITE_PHASE == 0 || self.read_slow(readers + READER, deadline)
+        readers & (WRITE_PHASE | TOO_MANY) == 0 || self.read_slow(readers.wrapping_add(READER), deadline)
     }
 
     /// A counted reader has found a write phase.
     #[cold]
     #[inline(never)]
     fn read_slow(&self, mut readers: u32, deadline: Option<Deadline>) -> bool {
+        if readers & TOO_MANY != 0 {
+            too_many_readers();
+        }
         while readers & (WRITE_PHASE | WRITER) == WRITE_PHASE {
             // (A)
             match self.readers.compare_exchange(readers, readers ^ WRITE_PHASE, Acquire, Relaxed) {
@@ -308,6 +313,9 @@ unsafe impl<M: Machine> RawRwLock for RawGlibcRw<M> {
         loop {
             if readers & (WRITE_PHASE | WRITER) == WRITE_PHASE | WRITER {
                 return None;
+            }
+            if readers & TOO_MANY != 0 {
+                too_many_readers();
             }
             let next = (readers + READER) & !WRITE_PHASE;
             match self.readers.compare_exchange(readers, next, Acquire, Relaxed) {

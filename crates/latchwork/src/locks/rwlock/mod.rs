@@ -53,6 +53,17 @@ impl Token for Index {
     }
 }
 
+/// The most readers that a lock counts, or half of them. No machine has so many threads: guards were forgotten, again and again.
+const MOST_READERS: u32 = 1 << 28;
+
+/// Ends the process, as more readers would wrap the count around and let a writer in beside them. It does not unwind: the caller
+/// may be in a queue.
+#[cold]
+#[inline(never)]
+extern "C" fn too_many_readers() -> ! {
+    panic!("a lock has so many readers that their number would wrap around: read guards were forgotten");
+}
+
 /// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
 /// unlocked lock.
 ///

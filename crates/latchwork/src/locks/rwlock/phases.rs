@@ -39,7 +39,7 @@
 //! synchronises with its partner all the same. So the writer's entry needs no release: a reader that sees the entry
 //! synchronises with the writer before, (A). And the last departure stands for all of them, (B).
 
-use super::Timeout;
+use super::{MOST_READERS, Timeout, too_many_readers};
 use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -52,6 +52,9 @@ pub(super) const PHASE: u32 = 1 << 0;
 pub(super) const WRITER: u32 = PRESENT | PHASE;
 /// One reader in `rin` and `rout`.
 pub(super) const READER: u32 = 1 << 2;
+
+/// After so many arrivals, a reader looks how many readers are inside.
+const LOOK: u32 = MOST_READERS * READER;
 
 /// The counters and the writer's bits. See the [module documentation](self).
 #[repr(C)]
@@ -79,8 +82,29 @@ impl<M: Machine> Phases<M> {
     #[inline]
     pub(super) fn arrive(&self) -> Option<u32> {
         // (A) pairs with `leave_write` of the last writer that has left, whether or not another one has entered since.
-        let writer_bits = self.rin.fetch_add(READER, Acquire) & WRITER;
+        let before = self.rin.fetch_add(READER, Acquire);
+        self.check(before);
+        let writer_bits = before & WRITER;
         (writer_bits & PRESENT != 0).then_some(writer_bits)
+    }
+
+    /// The caller has added itself to this value of `rin`. Both counters wrap around, and their difference must not: 2^30 readers
+    /// inside would look like none. So a reader looks at the difference each time that `rin` has grown by [`LOOK`].
+    #[inline(always)]
+    fn check(&self, before: u32) {
+        if before & (LOOK - READER) == 0 {
+            self.look(before);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look(&self, before: u32) {
+        let rin = before & !WRITER;
+        // Not at 0, where every lock begins: a look at each multiple but that one is enough.
+        if rin != 0 && rin.wrapping_sub(self.rout.load(Relaxed)) >= LOOK / 2 {
+            too_many_readers();
+        }
     }
 
     /// Counts the caller in unless a writer is present. The caller cannot count itself in first and take that back: the writer
@@ -91,7 +115,10 @@ impl<M: Machine> Phases<M> {
         while rin & PRESENT == 0 {
             // (A) pairs with `leave_write`. If the exchange fails, another reader has arrived, or a writer has entered.
             match self.rin.compare_exchange(rin, rin.wrapping_add(READER), Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.check(rin);
+                    return true;
+                }
                 Err(now) => rin = now,
             }
         }
@@ -117,7 +144,7 @@ impl<M: Machine> Phases<M> {
     pub(super) fn arrive_holding_turn(&self) {
         // Relaxed: the caller ends its turn with a release, and the next thread with the turn acquires. So the next writer
         // counts this reader.
-        self.rin.fetch_add(READER, Relaxed);
+        self.check(self.rin.fetch_add(READER, Relaxed));
     }
 }
 

@@ -47,7 +47,10 @@
 //! - Re-entry: a reader that reads again with [`read`](RawRwLock::read) while a thread waits deadlocks with that thread; it
 //!   must use [`RawRecursive`].
 
-use super::{ConstNew, Info, RawDowngrade, RawRecursive, RawRwLock, Suspension, Timeout};
+use super::{
+    ConstNew, Info, MOST_READERS, RawDowngrade, RawRecursive, RawRwLock, Suspension, Timeout,
+    too_many_readers,
+};
 use crate::locks::mutex::RawMutex;
 use crate::locks::mutex::shfl::RawShfl;
 use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
@@ -58,6 +61,8 @@ const WAITERS: u32 = 1 << 1;
 const HANDOFF: u32 = 1 << 2;
 const READER: u32 = 1 << 3;
 const COUNT: u32 = !(READER - 1);
+/// More readers than there can be.
+const TOO_MANY: u32 = MOST_READERS * READER;
 
 /// The value of `owner` while readers are inside. No thread has this number.
 const READERS: usize = usize::MAX;
@@ -100,7 +105,11 @@ impl<M: Machine> RawRwSem<M> {
     #[inline]
     fn enter_read(&self, keeps_out: u32) -> bool {
         // (A) pairs with the release in `unlock_write`.
-        if self.word.fetch_add(READER, Acquire) & keeps_out != 0 {
+        let before = self.word.fetch_add(READER, Acquire);
+        if before & (keeps_out | TOO_MANY) != 0 {
+            if before & TOO_MANY != 0 {
+                too_many_readers();
+            }
             self.leave(READER, Relaxed);
             return false;
         }

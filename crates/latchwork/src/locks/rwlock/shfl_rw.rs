@@ -82,7 +82,7 @@
 //! - Re-entry: a reader that reads again with [`read`](RawRwLock::read) while a writer waits may wait for that writer, and so
 //!   for ever; [`RawRecursive`](super::RawRecursive) is for such threads. (The preloaded library counts a thread's read
 //!   acquisitions and does not ask the lock again.)
-//! - Limit: 2^29 - 1 simultaneous readers.
+//! - Limit: 2^28 simultaneous readers. The next one ends the process.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::locks::for_assembly::CompareRwLock;

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::boxed::Box;
 use std::thread;
 
+mod many;
 mod optional;
 
 /// Two numbers that only a writer may find unequal.
@@ -65,6 +66,15 @@ impl<R: RawRwLock> Pair<R> {
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock_write(token) };
     }
+}
+
+/// Runs one of these tests in a process of its own, with this value of a variable. Returns whether it succeeded, and what it printed.
+fn in_a_process(test: &str, variable: &str, value: &str) -> (bool, std::string::String) {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &std::format!("locks::rwlock::tests::{test}"), "--nocapture"]);
+    let output = child.env(variable, value).env("RUST_BACKTRACE", "0").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), std::string::String::from_utf8_lossy(&text).into_owned())
 }
 
 fn soon(millis: u64) -> Deadline {

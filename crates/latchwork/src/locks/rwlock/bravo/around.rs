@@ -82,12 +82,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
 
     #[cold]
     fn read_in_further_slot(&self) -> Option<Self::Read> {
-        if !self.has_own_recorded_read() {
-            return None;
-        }
-        // SAFETY: the thread reads through a slot, and `unlock_own_recorded_read` empties a thread's slots in their order.
-        let slot = unsafe { P::publish_again(self.address()) }?;
-        Some(ReadToken::Fast(Filled(slot)))
+        self.read_again().map(|slot| ReadToken::Fast(Filled(slot)))
     }
 
     #[inline(always)]

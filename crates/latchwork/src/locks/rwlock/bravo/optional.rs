@@ -5,7 +5,7 @@
 //! | downgrade | its downgrade | nothing: the writer has revoked the bias |
 //! | upgradable read | its upgradable read; the slots are not used | plain readers may be in slots beside it |
 //! | upgrade | its upgrade, after the revocation | the bias is revoked while readers still pass through the underlying lock |
-//! | recursive read | its recursive read | a slot if the lock is biased |
+//! | recursive read | its recursive read | a slot if the lock is biased, or if the caller has one already |
 //! | fair unlock | its fair unlock | a reader in a slot empties it |
 
 use super::bias::When;
@@ -155,7 +155,8 @@ where
         watch: &dyn Fn(),
     ) -> Option<ReadToken<M::Usize, R::Read>> {
         loop {
-            if let Some(slot) = self.read_elsewhere() {
+            // While a writer waits for the caller's slot, the underlying lock may be that writer's for a millisecond.
+            if let Some(slot) = self.read_elsewhere().or_else(|| self.read_again()) {
                 return Some(ReadToken::Fast(Filled(slot)));
             }
             let lacks_slot = self.lacks_slot();

@@ -46,14 +46,13 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
         None
     }
 
-    /// The same for a thread that reads `lock` through a slot already: the thread's first empty slot, whether the lock is
-    /// biased or not. A revoking writer looks at the slots in the order in which the thread empties them
-    /// ([`own`](Publish::own)). So when the writer has waited at the thread's slot, all earlier slots of the thread are empty,
-    /// and it looks at the later ones next.
+    /// The same for a thread that reads `lock` through a slot already: the first empty slot *behind* the thread's first slot that
+    /// holds `lock`, whether the lock is biased or not. A revoking writer waits at that one, and looks at the later ones next.
+    /// In an earlier one, which it has passed, it would miss the reader. `None`: the thread has no such slot.
     ///
     /// # Safety
     ///
-    /// See the [trait](Publish). The calling thread has a slot that holds `lock`, and finds the one to empty with `own`.
+    /// See the [trait](Publish). The calling thread reads `lock` through a slot if one of its slots holds the address.
     unsafe fn publish_again(_lock: usize) -> Option<&'static M::Usize> {
         None
     }
@@ -159,8 +158,9 @@ unsafe impl<M: Machine> Publish<M> for Owned {
     }
 
     unsafe fn publish_again(lock: usize) -> Option<&'static M::Usize> {
-        let row = shared::reader_row::<M>()?;
-        Some(Self::fill::<M>(row.slots.iter().find(|slot| slot.load(Acquire) == 0)?, lock))
+        let mut behind = shared::reader_row::<M>()?.slots.iter();
+        behind.find(|slot| slot.load(Relaxed) == lock)?;
+        Some(Self::fill::<M>(behind.find(|slot| slot.load(Acquire) == 0)?, lock))
     }
 
     fn fence() {

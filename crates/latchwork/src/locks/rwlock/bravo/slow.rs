@@ -80,6 +80,17 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) }?)
     }
 
+    /// A reader that reads again, through a further slot, if it reads through a slot already: a revoking writer waits for it in
+    /// any case. A slot that was left full by an earlier lock at this address keeps the lock from being biased.
+    pub(super) fn read_again(&self) -> Option<&'static M::Usize> {
+        if !self.may_have_slot_readers() {
+            return None;
+        }
+        // SAFETY: a slot of this thread that holds the address stands for an acquisition of this lock, because the lock is or was
+        // biased.
+        unsafe { P::publish_again(self.address()) }
+    }
+
     /// For the statistics: whether this reader, which is about to use the underlying lock, has found the lock biased but no
     /// slot free. A reader looks before it takes the underlying lock: it may wait there, and the bias may change meanwhile.
     #[inline(always)]

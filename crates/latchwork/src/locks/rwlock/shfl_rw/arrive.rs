@@ -16,7 +16,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         // and then looks for readers, all four sequentially consistent, so one sees the other.
         let before = Inside(self.readers.fetch_add(READER, SeqCst));
         // (A) pairs with the release of `word` in `unlock_write`.
-        !before.is_parked() && self.word.load(SeqCst) == FREE || self.stays(Side::Read, before)
+        before.is_plain() && self.word.load(SeqCst) == FREE || self.stays(Side::Read, before)
     }
 
     /// The same for an upgradable read.
@@ -42,6 +42,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[cold]
     #[inline(never)]
     fn stays(&self, side: Side, before: Inside) -> bool {
+        before.check();
         let state = State(self.word.load(SeqCst)); // (A), (E)
         if state.is_written() || !self.may_pass(state, side) {
             self.turn_back(side);

@@ -37,6 +37,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn enter_recursive(&self) -> Result<(), bool> {
         // (A), (E) as in `try_read_free`.
         let before = Inside(self.readers.fetch_add(READER, SeqCst));
+        before.check();
         // (U) The upgradable reader that upgrades looks for readers again after it has taken UPGRADING back.
         if State(self.word.load(SeqCst)).admits_recursive_reader() {
             return Ok(());
@@ -152,7 +153,9 @@ unsafe impl<M: Machine, P: Policy> RawUpgrade for RawShflRw<M, P> {
     #[inline]
     unsafe fn downgrade_upgradable(&self, (): ()) {
         // Another upgradable reader may wait at the head.
-        if self.readers.fetch_sub(UPGRADABLE - READER, Release) & PARKED != 0 {
+        let before = Inside(self.readers.fetch_sub(UPGRADABLE - READER, Release));
+        before.check();
+        if before.is_parked() {
             unpark::<M>(&raw const self.readers);
         }
     }

@@ -191,7 +191,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 return false;
             }
         } else {
-            self.readers.fetch_add(READER, SeqCst); // (E)
+            Inside(self.readers.fetch_add(READER, SeqCst)).check(); // (E)
         }
         // (A), (E) as in `try_read_free`.
         if State(self.word.load(SeqCst)).is_written() {

@@ -21,7 +21,7 @@
 //!
 //! | bits | meaning | which thread sets them | which thread clears them |
 //! |---|---|---|---|
-//! | 0 to 28 | readers inside, or about to look for a writer | each reader adds one | and subtracts it |
+//! | 0 to 28 | readers inside, or about to look for a writer; a reader that finds TOO_MANY (28) set ends the process | each reader adds one | and subtracts it |
 //! | UPGRADABLE (29) | likewise, the upgradable reader | the upgradable reader | the upgradable reader, when it leaves or has become a writer |
 //! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, which wakes the head |
 //!
@@ -36,6 +36,7 @@
 //! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
 use crate::locks::bits::Bits;
+use crate::locks::rwlock::{MOST_READERS, too_many_readers};
 
 /// `word`: no writer and no hint.
 pub(super) const FREE: u32 = 0;
@@ -57,6 +58,8 @@ pub(super) const PARKED: u32 = 1 << 31;
 /// `readers`: one reader.
 pub(super) const READER: u32 = 1;
 pub(super) const UPGRADABLE: u32 = 1 << 29;
+/// `readers`: more readers than there can be. The process ends before the count reaches UPGRADABLE.
+pub(super) const TOO_MANY: u32 = MOST_READERS;
 /// `readers`: all readers, the upgradable one included.
 pub(super) const COUNT: u32 = (1 << 30) - 1;
 
@@ -135,6 +138,20 @@ impl Inside {
     #[inline(always)]
     pub fn is_parked(self) -> bool {
         self.0 & PARKED != 0
+    }
+
+    /// Whether a reader that adds itself need not look further: the head does not sleep, and the count is far from its end.
+    #[inline(always)]
+    pub fn is_plain(self) -> bool {
+        self.0 & (PARKED | TOO_MANY) == 0
+    }
+
+    /// A reader has added itself to this value.
+    #[inline(always)]
+    pub fn check(self) {
+        if self.0 & TOO_MANY != 0 {
+            too_many_readers();
+        }
     }
 }
 

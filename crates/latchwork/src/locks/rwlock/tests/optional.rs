@@ -1,7 +1,8 @@
 //! Downgrade, upgradable reads, recursive reads and fair unlock, on real threads.
 
+use super::super::bravo::count::{Count, Event};
 use super::super::bravo::revoke::Passing;
-use super::super::bravo::{Columns, RawBravo, Rows, bias::Adaptive, publish::Owned};
+use super::super::bravo::{Columns, RawBravo, Rows, bias::Adaptive, bias::Bernoulli, publish::Owned};
 use super::super::{
     cohort_rw::RawCohortRw, percpu::RawPerCpu, pf_q::RawPfQ, pf_t::RawPfT, rwsem::RawRwSem,
     shfl_rw::RawShflRw,
@@ -287,4 +288,42 @@ fn through_the_guards() {
     lock_api::RwLockReadGuard::unlock_fair(reader);
     RwLockWriteGuard::unlock_fair(lock.write());
     assert!(!lock.is_locked());
+}
+
+/// A count that panics when a writer revokes the bias.
+struct Panics;
+
+impl Count for Panics {
+    const ON: bool = true;
+
+    fn add<M: Machine>(event: Event, _: u64) {
+        assert!(!matches!(event, Event::Revocation), "not now");
+    }
+}
+
+/// A lock's part that panics in the middle of a bump ends the process: the guard would end an acquisition that is over.
+#[test]
+fn a_panic_in_a_bump_ends_the_process() {
+    type Moody = RawBravo<Native, RawShflRw<Native>, Owned, Bernoulli<1>, Passing, Panics>;
+    const VARIABLE: &str = "LATCHWORK_TEST_BUMP";
+    if std::env::var_os(VARIABLE).is_none() {
+        let (succeeded, text) = in_a_process("optional::a_panic_in_a_bump_ends_the_process", VARIABLE, "1");
+        assert!(!succeeded && text.contains("not now") && !text.contains("went on"), "{text}");
+        return;
+    }
+    let lock = &crate::locks::RwLockOver::<Moody, u32>::new(0);
+    // The sixteenth reader turns the bias on, and the writer after it revokes that.
+    (0..15).for_each(|_| drop(lock.read()));
+    let mut writer = lock.write();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.read()));
+        // SAFETY: no acquisition ends by it.
+        while !unsafe { lock.raw() }.0.is_awaited() {
+            thread::yield_now();
+        }
+        let bump = core::panic::AssertUnwindSafe(|| lock_api::RwLockWriteGuard::bump(&mut writer));
+        _ = std::panic::catch_unwind(bump);
+        std::println!("went on");
+        core::mem::forget(writer);
+    });
 }

@@ -1,6 +1,7 @@
 //! Where readers publish.
 
 use super::*;
+use crate::locks::rwlock::RawRecursive;
 
 #[test]
 fn the_hash_spreads_neighbours() {
@@ -108,4 +109,51 @@ fn each_processor_has_its_row() {
     // Beyond that they share.
     let row = Column::row(length, 1000, least);
     assert_eq!((row, Column::slot(256, 3, row, length)), (16, 3));
+}
+
+/// A writer that waits for a thread's slot has passed the earlier slots of the row.
+#[test]
+fn a_further_slot_is_one_that_no_writer_has_passed() {
+    use super::super::around::Around;
+    let (other, lock) = (RowLock::new_biased_in(), RowLock::new_biased_in());
+    forget();
+    let address = |token: &<RowLock as RawRwLock>::Read| match token {
+        ReadToken::Fast(Filled(slot)) => core::ptr::from_ref(*slot).addr(),
+        ReadToken::Slow(()) => panic!("the lock is biased, and the row has empty slots"),
+    };
+    // SAFETY: each token is from one acquisition.
+    unsafe {
+        let before = other.read();
+        let first = lock.read();
+        assert!(address(&before) < address(&first));
+        other.unlock_read(before);
+        let second = lock.read_in_further_slot().expect("there are empty slots");
+        assert!(address(&second) > address(&first));
+        lock.unlock_read(first);
+        assert!(lock.is_locked());
+        lock.unlock_read(second);
+    }
+    assert!(!lock.is_locked());
+}
+
+/// A thread that reads already may read again while a writer has the underlying lock and waits for the thread's slot.
+#[test]
+fn a_reader_in_a_slot_reads_again_beside_a_writer_that_waits_for_it() {
+    let lock = RowLock::new_biased_in();
+    forget();
+    // SAFETY: each token is from one acquisition.
+    unsafe {
+        let first = lock.read();
+        // As a writer leaves it when it begins to wait.
+        lock.lock.write();
+        lock.bias.store(Bias::brief_hold(Native::now(Clock::Monotonic)), Relaxed);
+        let second = lock.try_read_recursive().expect("this thread reads");
+        let third = lock.read_recursive();
+        lock.bias.store(Bias::ON, Relaxed);
+        lock.lock.unlock_write(());
+        for token in [first, second, third] {
+            lock.unlock_read(token);
+        }
+    }
+    assert!(!lock.is_locked());
 }
