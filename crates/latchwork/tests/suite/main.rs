@@ -14,3 +14,4 @@ mod memcheck;
 mod parking_lot_program;
 mod platform;
 mod symbols;
+mod unload;

@@ -6,7 +6,8 @@
 //! first 32 keys. glibc keeps the values of those 32 inside of the thread's control block, so that setting one allocates
 //! nothing. The preload library gives the key up when the program has taken all others.
 //!
-//! Without a key, what an exiting thread kept is not used again.
+//! Without a key, what an exiting thread kept is not used again. That also holds for the threads that live when a plugin with
+//! this crate in it is unloaded.
 //!
 //! State of [`KEY`]: 0 -> a key (`create_key`) -> [`GIVEN_UP`] (`give_up`). (A): a stored function pairs with the load when
 //! a thread exits.
@@ -104,6 +105,16 @@ pub(super) fn give_up() -> bool {
     KEY.compare_exchange(key + 1, GIVEN_UP, AcqRel, Relaxed).is_ok()
         && unsafe { libc::pthread_key_delete(key) } == 0
 }
+
+/// The shared object that this crate is in is being unloaded, or the process ends. A key that stays would have threads call
+/// unmapped code when they exit.
+extern "C" fn unload() {
+    give_up();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;
 
 /// Runs when a thread exits. Destructors that run later may take locks: that sets the value again, and the C library then
 /// runs this once more. The functions are called in the order of [`FUNCTIONS`].
