@@ -125,28 +125,12 @@ static void refused(void) {
 }
 
 /* The same for a callback that runs in a section of its thread. */
-static int step;
-
-static void *hold_up(void *unused) {
-    lw_rcu_read_lock();
-    __atomic_store_n(&step, 1, __ATOMIC_RELEASE);
-    while (__atomic_load_n(&step, __ATOMIC_ACQUIRE) != 2) {
-    }
-    lw_rcu_read_unlock();
-    return unused;
-}
 static void collect_in_a_section(void) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, hold_up, NULL) == 0);
-    while (__atomic_load_n(&step, __ATOMIC_ACQUIRE) != 1) {
-    }
     lw_rcu_call(NULL, &head, callback);
-    lw_rcu_collect(NULL); /* begins the grace period, which waits for the other thread alone */
-    lw_rcu_read_lock();
-    __atomic_store_n(&step, 2, __ATOMIC_RELEASE);
-    CHECK(pthread_join(thread, NULL) == 0);
     while (calls == 0) {
+        lw_rcu_read_lock(); /* begins after the grace period that the last turn has begun */
         lw_rcu_collect(NULL);
+        lw_rcu_read_unlock();
     }
 }
 
