@@ -2,6 +2,7 @@
 #include "check.h"
 #include <latchwork.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROUNDS = 4000 };
 
@@ -564,6 +565,61 @@ static void locks_by_type(void) {
     lw_pf_q_destroy(&phase_fair);
 }
 
+/* What gdb reads. */
+struct named {
+    const void *object;
+    char name[40];
+};
+extern const struct named *lw_names;
+
+static const char *name_of(const void *object) {
+    for (const struct named *at = lw_names; at->object; at++) {
+        if (at->object == object) {
+            return at->name;
+        }
+    }
+    return NULL;
+}
+
+static long resident_pages(void) {
+    long size, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &size, &resident) == 2);
+    fclose(file);
+    return resident;
+}
+
+/* Names that come and go take no memory. */
+static void names(void) {
+    enum { NAMED = 100, PAIRS = 10000 };
+    static char objects[NAMED + 1];
+    char name[60];
+    for (int i = 0; i < NAMED; i++) {
+        snprintf(name, sizeof name, "%d and what is cut off behind the 39th byte", i);
+        lw_name(&objects[i], name);
+    }
+    CHECK(strlen(name_of(&objects[7])) == 39 && strncmp(name_of(&objects[7]), "7 and", 5) == 0);
+    const long before = resident_pages();
+    for (int i = 0; i < PAIRS; i++) {
+        lw_name(&objects[NAMED], "comes and goes");
+        lw_name(&objects[NAMED], NULL);
+    }
+    CHECK(resident_pages() - before < 4L * 1024 * 1024 / sysconf(_SC_PAGESIZE));
+    lw_name(&objects[7], "another");
+    for (int i = 0; i < NAMED; i += 2) {
+        lw_name(&objects[i], NULL);
+    }
+    lw_name(&objects[2], NULL);
+    for (int i = 0; i <= NAMED; i++) {
+        const char *now = name_of(&objects[i]);
+        CHECK(i % 2 == 0 || i == NAMED ? !now : now && (i == 7 ? strcmp(now, "another") == 0 : atoi(now) == i));
+    }
+    for (int i = 0; i < NAMED; i++) {
+        lw_name(&objects[i], NULL);
+    }
+    CHECK(!lw_names->object);
+}
+
 int main(void) {
     lw_init();
     CHECK(strcmp(lw_version(), LW_VERSION) == 0);
@@ -574,6 +630,7 @@ int main(void) {
     sequence_locks();
     locks_by_name();
     locks_by_type();
+    names();
     puts("ok");
     return 0;
 }
