@@ -22,6 +22,8 @@ const READ: c_int = 1;
 const WRITE: c_int = 2;
 const ATTEMPT: c_int = 4;
 const FAIR: c_int = 8;
+/// Nothing is to be done with the lock.
+const NOTED_ONLY: c_int = 64;
 /// `how` of what is no lock.
 pub(crate) const COND: c_int = 16;
 pub(crate) const SEM: c_int = 32;
@@ -181,6 +183,9 @@ unsafe extern "C" fn lw_debug_acquire(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
+    let (attempt, block): (Step, Step) =
+        if how & NOTED_ONLY != 0 { (nothing, nothing) } else { (attempt, block) };
+    let how = how & !NOTED_ONLY;
     let mut call = Call { lock, how, clock, time };
     // SAFETY: the program passes a live lock and a valid time or null.
     let result = unsafe { lw_observe_acquire(lock, how, attempt, block, (&raw mut call).cast()) };
@@ -193,9 +198,11 @@ unsafe extern "C" fn lw_debug_acquire(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_debug_release(lock: *mut c_void, how: c_int) {
     forget(lock);
+    let below: Step = if how & NOTED_ONLY != 0 { nothing } else { unlock };
+    let how = how & !NOTED_ONLY;
     let mut call = Call { lock, how, clock: 0, time: null() };
     // SAFETY: the program passes a live lock that it holds.
-    unsafe { lw_observe_release(lock, how, unlock, (&raw mut call).cast()) };
+    unsafe { lw_observe_release(lock, how, below, (&raw mut call).cast()) };
 }
 
 #[unsafe(no_mangle)]

@@ -6,6 +6,42 @@
 
 enum { ROUNDS = 4000 };
 
+#if LW_DEBUG
+/* In place of the preload library: what the calls tell of a thread's locks must agree with what the thread does. */
+static __thread struct {
+    const void *lock;
+    int reads;
+} held[20];
+static __thread int holds;
+
+int latchwork_observe_acquire(void *lock, int how, int (*attempt)(void *), int (*block)(void *), void *context) {
+    (void)attempt;
+    int result = block(context);
+    if (result == 0) {
+        CHECK(holds < 20);
+        held[holds].lock = lock;
+        held[holds++].reads = how & 1;
+    }
+    return result;
+}
+
+int latchwork_observe_release(void *lock, int how, int (*below)(void *), void *context) {
+    int at = holds - 1;
+    while (at >= 0 && held[at].lock != lock) {
+        at--;
+    }
+    CHECK(at >= 0 && held[at].reads == (how & 1));
+    held[at] = held[--holds];
+    return below(context);
+}
+
+void latchwork_observe_gone(void *lock) {
+    for (int i = 0; i < holds; i++) {
+        CHECK(held[i].lock != lock);
+    }
+}
+#endif
+
 static lw_mutex_t mutex;
 static lw_rwlock_t rwlock;
 static long counter;
@@ -200,7 +236,9 @@ static void rwlocks(void) {
     CHECK(lw_rwlock_downgrade_upgradable(&rwlock) == 0);
     elsewhere(rwlock_is_read);
     CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
-    CHECK(lw_rwlock_tryuplock(&rwlock) == 0 && lw_rwlock_upunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_tryuplock(&rwlock) == 0 && lw_rwlock_upgrade(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_wrlock(&rwlock) == 0 && lw_rwlock_downgrade_to_upgradable(&rwlock) == 0);
+    CHECK(lw_rwlock_upunlock(&rwlock) == 0);
     CHECK(lw_rwlock_wrlock(&rwlock) == 0 && lw_rwlock_wrunlock_fair(&rwlock) == 0);
     CHECK(!lw_rwlock_is_locked(&rwlock));
     CHECK(pthread_key_create(&late, leave_late) == 0);
@@ -631,6 +669,9 @@ int main(void) {
     locks_by_name();
     locks_by_type();
     names();
+#if LW_DEBUG
+    CHECK(holds == 0 && lw_thread_debug.holds == 0);
+#endif
     puts("ok");
     return 0;
 }
