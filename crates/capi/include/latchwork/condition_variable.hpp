@@ -137,10 +137,7 @@ class condition_variable_any {
     static cv_status timed(const std::chrono::time_point<Clock, Duration> &time, Block block) {
         const detail::time_point at = detail::to_c(time);
         const bool late = block(at.clock, &at.time) == ETIMEDOUT;
-        if (detail::is_native_clock<Clock>) {
-            return late ? cv_status::timeout : cv_status::no_timeout;
-        }
-        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+        return late && detail::has_passed(time) ? cv_status::timeout : cv_status::no_timeout;
     }
 
     template <class Lock> int block(Lock &lock, int clock, const timespec *time) {
@@ -198,10 +195,7 @@ class condition_variable {
     cv_status wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time) {
         const detail::time_point at = detail::to_c(time);
         const bool late = lw_cond_clockwait(&raw_, lock.mutex()->native_handle(), at.clock, &at.time) == ETIMEDOUT;
-        if (detail::is_native_clock<Clock>) {
-            return late ? cv_status::timeout : cv_status::no_timeout;
-        }
-        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+        return late && detail::has_passed(time) ? cv_status::timeout : cv_status::no_timeout;
     }
     template <class Clock, class Duration, class Predicate>
     bool wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time, Predicate predicate) {

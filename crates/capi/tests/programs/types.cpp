@@ -51,6 +51,20 @@ struct slow_clock {
     }
 };
 
+// A clock of the program's own, as fine as its times are wide. Its epoch is in the future, as that of std::chrono::file_clock.
+struct fine_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<fine_clock>;
+    static constexpr bool is_steady = true;
+    static inline std::atomic<int> looks{0};
+    static time_point now() noexcept {
+        looks++;
+        return time_point(std::chrono::steady_clock::now().time_since_epoch() - std::chrono::hours(24 * 365 * 150));
+    }
+};
+
 // A lock that throws when it is told to.
 struct throwing_lock {
     lw::mutex mutex;
@@ -186,6 +200,45 @@ static void pointers() {
     CHECK(alive == 0 && !static_ptr.read());
 }
 
+// Times of a program's clock that are further away than a duration of the clock is long.
+static void far_times() {
+    using far = std::chrono::time_point<fine_clock, std::chrono::milliseconds>;
+    lw::mutex mutex;
+    lw::condition_variable condition;
+    lw::condition_variable_any any;
+    lw::counting_semaphore<> semaphore(0);
+    std::unique_lock lock(mutex);
+    std::thread([&] {
+        CHECK(!mutex.try_lock_until(fine_clock::time_point::min()) && !mutex.try_lock_until(far::min()));
+        CHECK(!semaphore.try_acquire_until(far::min()));
+    }).join();
+    const auto never = [] { return false; };
+    CHECK(!condition.wait_until(lock, fine_clock::time_point::min(), never) && !condition.wait_until(lock, far::min(), never));
+    CHECK(!any.wait_until(lock, fine_clock::time_point::min(), never) && !any.wait_until(lock, far::min(), never));
+    int step = 0;
+    std::thread waker([&] {
+        for (int i = 1; i <= 4; i++) {
+            std::this_thread::sleep_for(3ms);
+            const std::lock_guard guard(mutex);
+            step = i;
+            condition.notify_all();
+            any.notify_all();
+        }
+        std::this_thread::sleep_for(3ms);
+        semaphore.release();
+        std::this_thread::sleep_for(3ms);
+        semaphore.release();
+    });
+    fine_clock::looks = 0;
+    CHECK(condition.wait_until(lock, far::max(), [&] { return step >= 1; }));
+    CHECK(condition.wait_until(lock, fine_clock::time_point::max(), [&] { return step >= 2; }));
+    CHECK(any.wait_until(lock, far::max(), [&] { return step >= 3; }));
+    CHECK(any.wait_until(lock, fine_clock::time_point::max(), [&] { return step >= 4; }));
+    CHECK(semaphore.try_acquire_until(far::max()) && semaphore.try_acquire_until(fine_clock::time_point::max()));
+    waker.join();
+    CHECK(fine_clock::looks < 100); // they slept
+}
+
 static void conditions() {
     lw::mutex mutex;
     lw::condition_variable condition;
@@ -212,6 +265,7 @@ static void conditions() {
     std::thread([&] { CHECK(!mutex.try_lock_for(-std::chrono::duration<double>(1e300))); }).join();
     std::thread([&] { CHECK(!mutex.try_lock_until(slow_clock::now() + 2ms)); }).join();
     mutex.unlock();
+    far_times();
     throwing_lock throwing;
     throwing.lock();
     throwing.unlocks_left = 0;
