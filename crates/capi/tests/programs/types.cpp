@@ -10,6 +10,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -200,6 +202,37 @@ static void pointers() {
     CHECK(alive == 0 && !static_ptr.read());
 }
 
+#ifdef __cpp_lib_jthread
+// A thread destroys a condition variable after it has notified the waiter, which waits for the mutex then, and requests a stop.
+static void stopped_after_the_end() {
+    lw::mutex mutex;
+    bool waits = false, ready = false;
+    std::stop_source source;
+    alignas(lw::condition_variable_any) unsigned char place[sizeof(lw::condition_variable_any)];
+    auto *any = new (place) lw::condition_variable_any;
+    std::thread waiter([&] {
+        std::unique_lock lock(mutex);
+        waits = true;
+        CHECK(any->wait(lock, source.get_token(), [&] { return ready; }));
+    });
+    for (;;) {
+        const std::lock_guard guard(mutex);
+        if (waits) {
+            ready = true;
+            any->notify_all();
+            any->~condition_variable_any();
+            std::memset(place, 0x77, sizeof place); // what other objects write there
+            source.request_stop();
+            break;
+        }
+    }
+    waiter.join();
+    for (const unsigned char byte : place) {
+        CHECK(byte == 0x77);
+    }
+}
+#endif
+
 // Times of a program's clock that are further away than a duration of the clock is long.
 static void far_times() {
     using far = std::chrono::time_point<fine_clock, std::chrono::milliseconds>;
@@ -281,6 +314,7 @@ static void conditions() {
     stopping.lock();
     CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
     CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
+    stopped_after_the_end();
     stopping.source = std::stop_source();
     const auto far = slow_clock::now() + 24h;
     CHECK(!any.wait_until(stopping, stopping.source.get_token(), far, [] { return false; }) && stopping.releases == 2);
