@@ -211,6 +211,25 @@ static void read_until_exit(void) {
     lw_rwlock_rdlock(&rwlock);
 }
 
+/* The same, with a second read lock, which the thread takes in one round of destructors and unlocks in the next one. */
+static lw_rwlock_t early_read, late_read;
+static pthread_key_t later;
+static void leave_later(void *round) {
+    if ((long)round == 2) {
+        lw_rwlock_rdlock(&late_read);
+    }
+    if ((long)round < 3) {
+        CHECK(pthread_setspecific(later, (void *)((long)round + 1)) == 0);
+        return;
+    }
+    CHECK(lw_rwlock_rdunlock(&late_read) == 0 && lw_rwlock_rdunlock(&early_read) == 0);
+}
+
+static void read_two_until_exit(void) {
+    CHECK(pthread_setspecific(later, (void *)1) == 0);
+    lw_rwlock_rdlock(&early_read);
+}
+
 static void rwlocks(void) {
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 5);
     for (int i = 0; i < 40; i++) { /* the lock becomes biased */
@@ -246,6 +265,17 @@ static void rwlocks(void) {
         elsewhere(read_until_exit);
     }
     CHECK(lw_rwlock_trywrlock(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    CHECK(pthread_key_create(&later, leave_later) == 0);
+    for (int i = 0; i < 100; i++) { /* the locks become biased */
+        lw_rwlock_rdlock(&early_read), lw_rwlock_rdlock(&late_read);
+        lw_rwlock_rdunlock(&late_read), lw_rwlock_rdunlock(&early_read);
+    }
+    for (int i = 0; i < 5; i++) {
+        elsewhere(read_two_until_exit);
+        CHECK(!lw_rwlock_is_locked(&early_read) && !lw_rwlock_is_locked(&late_read));
+    }
+    CHECK(lw_rwlock_trywrlock(&early_read) == 0 && lw_rwlock_wrunlock(&early_read) == 0);
+    CHECK(lw_rwlock_destroy(&early_read) == 0 && lw_rwlock_destroy(&late_read) == 0);
     upgradable_readers(one_after_the_other);
     in_threads(read_and_write);
     CHECK(pair[0] == 2 * (ROUNDS / 200));
