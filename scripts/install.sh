@@ -61,7 +61,9 @@ if [[ $uninstall == yes ]]; then
 fi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
-soname=liblatchwork.so.${version%%.*}
+# Before 1.0, a minor version may break programs, so it has a name of its own.
+[[ $version =~ ^0\.[0-9]+ || $version =~ ^[0-9]+ ]]
+soname=liblatchwork.so.${BASH_REMATCH[0]}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
