@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian packages liblatchwork0, liblatchwork-dev and latchwork in target/debian, with dpkg-buildpackage and debhelper
+# Builds the Debian packages liblatchwork0.1, liblatchwork-dev and latchwork in target/debian, with dpkg-buildpackage and debhelper
 # (cargo-deb makes one package of a crate; these are three of one source, with the shared library's symbols file). With
 # --test, as root, it also installs them into an empty root directory with `dpkg --root`, and runs a C program and the command
 # there.
@@ -23,7 +23,7 @@ git ls-files -z | tar --create --null --files-from - | tar --extract --directory
 )
 rm -r "$debian/latchwork"
 packages=()
-for name in liblatchwork0 liblatchwork-dev latchwork; do
+for name in liblatchwork0.1 liblatchwork-dev latchwork; do
     packages+=("$(ls "$debian/${name}"_*.deb)")
     dpkg-deb --contents "${packages[-1]}" | awk '{ print $NF }' | grep -v '/$' | sed "s|^|$name: |"
 done
@@ -58,7 +58,7 @@ for kind in shared static; do
         PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
         pkg-config "${flags[@]}" latchwork | { [[ $kind == shared ]] && cat || sed 's/-llatchwork/-l:liblatchwork.a/'; })
 done
-LD_LIBRARY_PATH='' readelf --dynamic "$root/tmp/shared" | grep -q 'liblatchwork.so.0'
+LD_LIBRARY_PATH='' readelf --dynamic "$root/tmp/shared" | grep -q 'liblatchwork.so.0.1'
 ! readelf --dynamic "$root/tmp/static" | grep -q liblatchwork
 for kind in shared static; do
     chroot "$root" "/tmp/$kind" || { echo "the $kind program fails" >&2; exit 1; }
@@ -76,7 +76,7 @@ preloaded=$(chroot "$root" /usr/bin/latchwork run -- /bin/sh -c 'echo $LD_PRELOA
 chroot "$root" /usr/bin/latchwork run --stats -- /usr/bin/latchwork demo-kv --threads 2 --seconds 0.2 2>"$root/statistics"
 grep -q 'mutex (shfl)' "$root/statistics" || { cat "$root/statistics" >&2; exit 1; }
 
-dpkg --root "$root" --remove latchwork liblatchwork-dev liblatchwork0
+dpkg --root "$root" --remove latchwork liblatchwork-dev liblatchwork0.1
 left=$(find "$root" -path "$root/var" -prune -o \( -name '*latchwork*' -o -name 'lw_*' \) ! -type d -print)
 [[ -z $left ]] || { echo "left behind: $left" >&2; exit 1; }
 echo "the packages install, run and are removed in an empty root"

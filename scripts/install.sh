@@ -61,7 +61,9 @@ if [[ $uninstall == yes ]]; then
 fi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
-soname=liblatchwork.so.${version%%.*}
+# Before 1.0, a minor version may break programs, so it has a name of its own.
+[[ $version =~ ^0\.[0-9]+ || $version =~ ^[0-9]+ ]]
+soname=liblatchwork.so.${BASH_REMATCH[0]}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -95,6 +97,17 @@ ar rcsD "$work/liblatchwork.a" "$work/latchwork.o"
 # shellcheck disable=SC2086
 "${CC:-cc}" -shared -o "$work/liblatchwork.so" "$work/latchwork.o" -Wl,-soname,"$soname" \
     -Wl,--version-script="$work/versions.map" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $private
+
+# A program that is linked with the archive exports the archive's names: plug-ins that are linked with the shared library use
+# the program's copy then. A linker without the option (binutils before 2.35) exports all names of a program, or none.
+names=$prefix/share/latchwork/latchwork.names
+sed -e '1i {' -e 's/$/;/' -e '$a };' "$exports" >"$work/names"
+echo 'int main(void) { return 0; }' >"$work/main.c"
+if "${CC:-cc}" "$work/main.c" -o "$work/main" -Wl,--export-dynamic-symbol-list="$work/names" 2>"$work/log"; then
+    export_pc=-Wl,--export-dynamic-symbol-list=\${pc_sysrootdir}$names export_cmake=-Wl,--export-dynamic-symbol-list=$names
+else
+    export_pc=-rdynamic export_cmake=-rdynamic
+fi
 
 installed=()
 made=()
@@ -130,7 +143,7 @@ done
 
 fill() {
     sed -e "s|@PREFIX@|$prefix|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" \
-        -e "s|@PRIVATE@|$private|g" "$1" >"$work/filled"
+        -e "s|@PRIVATE@|$private|g" -e "s|@EXPORT_PC@|$export_pc|g" -e "s|@EXPORT_CMAKE@|$export_cmake|g" "$1" >"$work/filled"
 }
 fill crates/capi/packaging/latchwork.pc.in
 put 644 "$work/filled" "$libdir/pkgconfig/latchwork.pc"
@@ -143,6 +156,7 @@ done
 put 644 crates/capi/gdb/latchwork-gdb.py "$prefix/share/gdb/auto-load$libdir/liblatchwork.so.$version-gdb.py"
 put 644 crates/capi/gdb/latchwork-gdb.py "$prefix/share/latchwork/latchwork-gdb.py"
 put 644 crates/capi/packaging/latchwork.supp "$prefix/share/latchwork/latchwork.supp"
+put 644 "$work/names" "$names"
 for page in crates/capi/man/*.3; do
     name=$(basename "$page")
     put 644 "$page" "$prefix/share/man/man3/$name"

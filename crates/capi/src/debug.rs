@@ -13,6 +13,7 @@ use libc::{EBUSY, clockid_t, timespec};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{Ordering::Release, compiler_fence};
 
 /// `how`: bits of it.
 const KIND: c_int = 3;
@@ -21,6 +22,8 @@ const READ: c_int = 1;
 const WRITE: c_int = 2;
 const ATTEMPT: c_int = 4;
 const FAIR: c_int = 8;
+/// Nothing is to be done with the lock.
+const NOTED_ONLY: c_int = 64;
 /// `how` of what is no lock.
 pub(crate) const COND: c_int = 16;
 pub(crate) const SEM: c_int = 32;
@@ -180,6 +183,9 @@ unsafe extern "C" fn lw_debug_acquire(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
+    let (attempt, block): (Step, Step) =
+        if how & NOTED_ONLY != 0 { (nothing, nothing) } else { (attempt, block) };
+    let how = how & !NOTED_ONLY;
     let mut call = Call { lock, how, clock, time };
     // SAFETY: the program passes a live lock and a valid time or null.
     let result = unsafe { lw_observe_acquire(lock, how, attempt, block, (&raw mut call).cast()) };
@@ -192,9 +198,11 @@ unsafe extern "C" fn lw_debug_acquire(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_debug_release(lock: *mut c_void, how: c_int) {
     forget(lock);
+    let below: Step = if how & NOTED_ONLY != 0 { nothing } else { unlock };
+    let how = how & !NOTED_ONLY;
     let mut call = Call { lock, how, clock: 0, time: null() };
     // SAFETY: the program passes a live lock that it holds.
-    unsafe { lw_observe_release(lock, how, unlock, (&raw mut call).cast()) };
+    unsafe { lw_observe_release(lock, how, below, (&raw mut call).cast()) };
 }
 
 #[unsafe(no_mangle)]
@@ -219,7 +227,7 @@ pub(crate) fn without<R>(mutex: *const LwMutex, wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A name, cut to 39 bytes and a zero byte.
+/// The name of an object, cut to 39 bytes and a zero byte.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub(crate) struct Named {
@@ -227,38 +235,77 @@ pub(crate) struct Named {
     name: [u8; 40],
 }
 
-// SAFETY: an address that is only compared.
-unsafe impl Send for Named {}
+/// What stands behind the last name.
+const END: Named = Named { object: null(), name: [0; 40] };
 
-/// The names, sorted by address; behind it `lw_names`, an array for gdb.
-static NAMES: Mutex<BTreeMap<usize, [u8; 40]>> = Mutex::new(BTreeMap::new());
-
-/// For gdb: the names in an array, which ends with a null object. It is made anew at each change, and old ones are leaked:
-/// programs name locks when they start.
+/// For gdb: the names in an array, which ends with a null object. gdb reads it while the process is stopped, at any point of
+/// `lw_name`.
 #[unsafe(no_mangle)]
 static mut lw_names: *const Named = null();
+
+/// The names of objects.
+struct Names {
+    /// `lw_names`; empty as long as no object has had a name. It grows like a vector, but `lw_names` points to the larger array before
+    /// the smaller one is freed.
+    array: Vec<Named>,
+    /// Where in the array an object's name stands, by the object's address.
+    places: BTreeMap<usize, usize>,
+}
+
+// SAFETY: the addresses in the array are only compared.
+unsafe impl Send for Names {}
+
+static NAMES: Mutex<Names> = Mutex::new(Names { array: Vec::new(), places: BTreeMap::new() });
+
+impl Names {
+    fn set(&mut self, object: *const c_void, name: [u8; 40]) {
+        if let Some(&place) = self.places.get(&object.addr()) {
+            self.array[place].name = name;
+            return;
+        }
+        if self.array.len() == self.array.capacity() {
+            let mut larger = Vec::with_capacity(16.max(2 * self.array.len()));
+            larger.extend_from_slice(if self.array.is_empty() { &[END] } else { &self.array });
+            // SAFETY: the lock of the names is held.
+            unsafe { lw_names = larger.as_ptr() };
+            // For gdb, which reads the words in the order in which the program writes them.
+            compiler_fence(Release);
+            self.array = larger;
+        }
+        let place = self.array.len() - 1;
+        self.array.push(END);
+        self.array[place].name = name;
+        compiler_fence(Release); // for gdb: the entry counts from here on
+        self.array[place].object = object;
+        self.places.insert(object.addr(), place);
+    }
+
+    fn remove(&mut self, object: *const c_void) {
+        let Some(place) = self.places.remove(&object.addr()) else { return };
+        let last = self.array.len() - 2;
+        if place != last {
+            self.array[place] = self.array[last];
+            self.places.insert(self.array[last].object.addr(), place);
+        }
+        compiler_fence(Release); // for gdb: the name that moves is there twice, rather than not at all
+        self.array[last] = END;
+        self.array.pop();
+    }
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_name(object: *const c_void, name: *const c_char) {
     let mut names = NAMES.lock();
     if name.is_null() {
-        names.remove(&object.addr());
-    } else {
+        names.remove(object);
+    } else if !object.is_null() {
         // SAFETY: the program passes a string.
         let text = unsafe { CStr::from_ptr(name) }.to_bytes();
         let mut cut = [0; 40];
         let length = text.len().min(39);
         cut[..length].copy_from_slice(&text[..length]);
-        names.insert(object.addr(), cut);
+        names.set(object, cut);
     }
-    let entry = |(object, name): (&usize, &[u8; 40])| Named {
-        object: std::ptr::without_provenance(*object),
-        name: *name,
-    };
-    let end = Named { object: null(), name: [0; 40] };
-    let array: Box<[Named]> = names.iter().map(entry).chain([end]).collect();
-    // SAFETY: the lock of the names is held. Only a debugger reads this, while the process is stopped.
-    unsafe { lw_names = Box::leak(array).as_ptr() };
     drop(names);
     // SAFETY: null, or the program's string.
     unsafe { lw_observe_name(object.cast_mut(), name) };

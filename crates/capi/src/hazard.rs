@@ -24,8 +24,9 @@
 //! retired again, if a slot holds its address. For the state of a slot, see [`slots`].
 //!
 //! The slots are the process's: one protects an object whatever [`Domain`] it is retired in. A domain is a stack of retired
-//! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it: the scan that runs
-//! goes round again. It may start one of another domain, so scans nest, at most as deep as there are domains ([`SCANS`]).
+//! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it. `lw_hazard_collect`
+//! scans again after such a callback; other scans do so if a batch has come. A callback may start a scan of another domain. So scans
+//! nest, at most as deep as there are domains ([`SCANS`]).
 //!
 //! What pairs with what: (A) the owner stores a slot, fences lightly and loads the pointer again (`hazard.h`); a scan takes
 //! the stack, issues the heavy fence, and loads the slots. So the scan sees the slot, or the owner sees that the object was
@@ -85,10 +86,13 @@ pub(crate) struct Domain {
 /// The domain that null stands for.
 static DEFAULT: Domain = Domain::new();
 
-/// The scan of a domain. `outer` is null, or the scan whose callback started `self`.
+/// The scans of a domain that a thread runs one after the other.
 struct Scan {
     domain: *const Domain,
+    /// Null, or the scan whose callback started this one.
     outer: *const Scan,
+    /// Whether a callback has retired into the domain since this was last set to `false`.
+    has_more: Cell<bool>,
 }
 
 thread_local! {
@@ -106,17 +110,22 @@ impl Domain {
         }
     }
 
-    /// Whether the calling thread runs a scan of the domain.
-    fn is_scanned_here(&self) -> bool {
+    /// Calls `with` with the scan of the domain that the calling thread runs, if it runs one.
+    fn scanned_here<R>(&self, with: impl FnOnce(&Scan) -> R) -> Option<R> {
         let mut at = SCANS.get();
         // SAFETY: null, or a scan in a frame of this thread further up its stack.
         while let Some(scan) = unsafe { at.as_ref() } {
             if core::ptr::eq(scan.domain, self) {
-                return true;
+                return Some(with(scan));
             }
             at = scan.outer;
         }
-        false
+        None
+    }
+
+    /// Whether the calling thread runs a scan of the domain.
+    fn is_scanned_here(&self) -> bool {
+        self.scanned_here(|_| ()).is_some()
     }
 }
 
@@ -180,8 +189,9 @@ impl Domain {
         self.garbage.fetch_add(1, Relaxed);
         self.push(head, head);
         self.incoming.fetch_add(1, Relaxed);
-        if self.is_due() {
-            self.scan_unless_scanning(Self::is_due);
+        let in_callback = self.scanned_here(|scan| scan.has_more.set(true)).is_some();
+        if !in_callback && self.is_due() {
+            self.scan_while(|_| self.is_due());
         }
     }
 
@@ -204,29 +214,24 @@ impl Domain {
         }
     }
 
-    /// Scans, and scans again while `again` says so; unless the caller is a callback of a scan of this domain.
-    fn scan_unless_scanning(&self, again: impl Fn(&Self) -> bool) {
-        if self.is_scanned_here() {
-            return;
-        }
-        let scan = Scan { domain: self, outer: SCANS.get() };
+    /// Scans, and scans again while `again` says so. The caller is no callback of a scan of this domain.
+    fn scan_while(&self, again: impl Fn(&Scan) -> bool) {
+        let scan = Scan { domain: self, outer: SCANS.get(), has_more: Cell::new(false) };
         SCANS.set(&raw const scan);
         loop {
             self.scan();
-            if !again(self) {
+            if !again(&scan) {
                 break;
             }
         }
         SCANS.set(scan.outer);
     }
 
-    /// Reclaims every object that is not protected.
+    /// Reclaims every object that is not protected, and so what the callbacks retire.
     fn collect(&self) {
-        // Again, for what the callbacks have retired; objects that stay are protected.
-        let before = Cell::new(self.garbage.load(Acquire));
-        self.scan_unless_scanning(|this| {
-            this.garbage.load(Acquire) < before.replace(this.garbage.load(Acquire))
-        });
+        if !self.is_scanned_here() {
+            self.scan_while(|scan| scan.has_more.replace(false));
+        }
     }
 
     fn garbage(&self) -> CGarbage {

@@ -6,7 +6,8 @@
 //!
 //! A thread may exit inside of a section, or with a read lock, and end it in such a later destructor. Then it keeps the
 //! record, which no other thread gets any more. The row is not given to another thread as long as a slot is filled, and
-//! `left` says where to find it.
+//! `left` says where to find it. If such a destructor takes a read lock, the thread gets another row, which it may leave behind in
+//! the same way. glibc runs four rounds of destructors, so there are at most four such rows.
 
 use crate::hazard::slots::Spare;
 use latchwork::Mutex;
@@ -16,7 +17,7 @@ use latchwork::reclaim::qsbr::QsbrReader;
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 type OwnRecord = Record<Native>;
 type Row = ReaderRow<Native>;
@@ -30,14 +31,21 @@ pub(crate) struct Thread {
     clocks: *const Clocks<Native>,
     pub row: *const Row,
     pub reader: *mut Reader,
-    /// A row that the thread has left behind, with a lock that it still reads.
-    left: *const Row,
+    /// Rows that the thread has left behind, with locks that it still reads.
+    left: *mut Left,
     /// Whether the thread keeps the record after it has given it back.
     keeps: bool,
     /// Whether the thread runs a callback and was online when the callback began.
     interrupted: bool,
     /// Hazard pointers that the thread has destroyed, and uses again.
     pub hazards: Spare,
+}
+
+/// A row that its thread has left behind, with a lock that the thread still reads; in a box. The rows of a thread are linked here
+/// and not in themselves: in the child of a fork, a row may get another owner.
+struct Left {
+    row: &'static Row,
+    next: *mut Left,
 }
 
 /// The first slot of a row that stands for none: `LW_NO_ROW_`. No lock has this address.
@@ -121,19 +129,27 @@ pub(crate) fn use_row() {
     }
 }
 
-/// Empties a slot that holds `lock` in the row that the thread has left behind. Returns whether there was one.
+/// Empties a slot that holds `lock` in a row that the thread has left behind. Returns whether there was one.
 pub(crate) fn leave_left_row(lock: usize) -> bool {
     let own = own();
-    // SAFETY: the words are the thread's own; rows are never unmapped.
-    let Some(row) = (unsafe { (*own).left.as_ref() }) else { return false };
-    let filled = || row.slots.iter().filter(|slot| slot.load(Relaxed) != 0);
-    let Some(slot) = filled().find(|slot| slot.load(Relaxed) == lock) else { return false };
-    if filled().count() == 1 {
-        // SAFETY: the words are the thread's own.
-        unsafe { (*own).left = null() }; // another thread gets the row once no slot is filled
+    // SAFETY: the words are the thread's own, and so are the boxes.
+    let mut link = unsafe { &raw mut (*own).left };
+    // SAFETY: as above; each link is null or leads to a box.
+    while let Some(&Left { row, next }) = unsafe { (*link).as_ref() } {
+        let filled = || row.slots.iter().filter(|slot| slot.load(Relaxed) != 0);
+        if let Some(slot) = filled().find(|slot| slot.load(Relaxed) == lock) {
+            if filled().count() == 1 {
+                // Before the store: another thread gets the row once no slot is filled.
+                // SAFETY: `link` leads to this box, and nothing else does.
+                drop(unsafe { Box::from_raw(link.replace(next)) });
+            }
+            slot.store(0, Release);
+            return true;
+        }
+        // SAFETY: the box is there.
+        link = unsafe { &raw mut (**link).next };
     }
-    slot.store(0, Release);
-    true
+    false
 }
 
 /// Runs a callback of the program.
@@ -210,8 +226,8 @@ fn at_exit() {
         }
         if let Some(row) = own_row(own) {
             (*own).row = lw_no_row();
-            if row.slots.iter().any(|slot| slot.load(Acquire) != 0) {
-                (*own).left = row;
+            if !row.is_empty() {
+                (*own).left = Box::into_raw(Box::new(Left { row, next: (*own).left }));
             }
         }
     }
@@ -224,7 +240,7 @@ mod tests {
     use latchwork::machine::record::STEP;
     use std::ffi::c_void;
     use std::ptr::without_provenance_mut;
-    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire};
     use std::thread::{scope, sleep, spawn};
     use std::time::{Duration, Instant};
 
@@ -312,7 +328,7 @@ mod tests {
             // SAFETY: the words and the row are the thread's own, and it reads no lock. No lock has these addresses.
             let row = unsafe {
                 let row = Native::reader_row().unwrap();
-                (*own()).left = row;
+                (*own()).left = Box::into_raw(Box::new(Left { row, next: null_mut() }));
                 row
             };
             let fill = |slot: usize, lock| row.slots[slot].store(lock, Relaxed);

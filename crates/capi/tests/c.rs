@@ -176,9 +176,12 @@ impl Build<'_> {
             Link::Static => {
                 let private = pkg_config(&["--static", "--cflags", "--libs"]).unwrap_or_else(|| {
                     let include = prefix().join("include");
-                    [&*format!("-I{}", include.display()), &*format!("-L{}", lib.display()), "-lgcc_s", "-lm"]
-                        .map(str::to_owned)
-                        .to_vec()
+                    let names = prefix().join("share/latchwork/latchwork.names");
+                    vec![
+                        format!("-I{}", include.display()),
+                        format!("-L{}", lib.display()),
+                        format!("-Wl,--export-dynamic-symbol-list={}", names.display()),
+                    ]
                 });
                 let archive = "-l:liblatchwork.a".to_owned();
                 command.args(private.into_iter().filter(|word| word != "-llatchwork"));

@@ -197,11 +197,13 @@ void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 #endif
 /* The three functions below stand in place of the inline paths of lw_mutex_t and lw_rwlock_t if LW_DEBUG is defined to 1, in the
  * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check` and `latchwork profile`, which
- * do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h.
+ * do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h. An upgradable read that becomes a write or
+ * a plain read is noted from then on.
  *
- * `how`: 0 mutex, 1 reading, 2 writing, 3 recursive reading; plus 4: an attempt. `time` may be null. */
+ * `how`: 0 mutex, 1 reading, 2 writing, 3 recursive reading; plus 4: an attempt; plus 64: the thread has the lock already. `time`
+ * may be null. */
 int lw_debug_acquire(void *lock, int how, int clock, const struct timespec *time) LW_NOEXCEPT;
-/* The release. `how`: as above; plus 8: fair. */
+/* The release. `how`: as above; plus 8: fair; plus 64: the thread keeps the lock, in a way that is not noted. */
 void lw_debug_release(void *lock, int how) LW_NOEXCEPT;
 /* The lock is destroyed. */
 void lw_debug_gone(void *lock) LW_NOEXCEPT;

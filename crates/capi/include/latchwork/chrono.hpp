@@ -37,11 +37,13 @@ inline timespec to_timespec(std::chrono::nanoseconds since_epoch) noexcept {
     return {static_cast<time_t>(whole.count()), static_cast<long>((since_epoch - whole).count())};
 }
 
+/* Nanoseconds in which every duration fits: one of coarse units may be 10^9 times as long as the longest of nanoseconds. */
+using wide = std::chrono::duration<long double, std::nano>;
+
 /* `duration` in nanoseconds, rounded up, or the nearest that fits. */
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &duration) {
     using namespace std::chrono;
-    using wide = std::chrono::duration<long double, std::nano>;
     constexpr nanoseconds most = nanoseconds::max() / 2;
     if (duration_cast<wide>(duration) >= wide(most)) {
         return most;
@@ -65,7 +67,8 @@ time_point to_c(const std::chrono::time_point<std::chrono::system_clock, Duratio
 /* For clocks of the program's own: the monotonic time that is as far away. */
 template <class Clock, class Duration>
 time_point to_c(const std::chrono::time_point<Clock, Duration> &time) {
-    return to_c(std::chrono::steady_clock::now() + to_nanos(time - Clock::now()));
+    const wide left = wide(time.time_since_epoch()) - wide(Clock::now().time_since_epoch());
+    return to_c(std::chrono::steady_clock::now() + to_nanos(left));
 }
 
 template <class Rep, class Period>
@@ -78,6 +81,12 @@ template <class Clock>
 constexpr bool is_native_clock =
     std::is_same_v<Clock, std::chrono::steady_clock> || std::is_same_v<Clock, std::chrono::system_clock>;
 
+/* Whether a time has passed for which a call of C has waited. A clock of the program's own may run slower than C's. */
+template <class Clock, class Duration>
+bool has_passed(const std::chrono::time_point<Clock, Duration> &time) {
+    return is_native_clock<Clock> || wide(Clock::now().time_since_epoch()) >= wide(time.time_since_epoch());
+}
+
 /* Calls `attempt` with a time of C until it succeeds, or the time has passed on the program's clock. */
 template <class Clock, class Duration, class Attempt>
 bool until(const std::chrono::time_point<Clock, Duration> &time, Attempt attempt) {
@@ -86,7 +95,7 @@ bool until(const std::chrono::time_point<Clock, Duration> &time, Attempt attempt
         if (attempt(at.clock, &at.time) == 0) {
             return true;
         }
-        if (is_native_clock<Clock> || Clock::now() >= time) {
+        if (has_passed(time)) {
             return false;
         }
     }

@@ -96,8 +96,10 @@ class condition_variable_any {
 
   private:
 #ifdef __cpp_lib_jthread
-    /* A wait that a stop request ends. The waiter counts itself in and then looks for a request, under `order_`. A request
-     * takes `order_` and then notifies. So if the waiter does not see the request, the request sees the waiter. */
+    /* A wait that a stop request ends. Under `order_`, the waiter counts itself in and then looks for a request. A request notifies
+     * under `order_`. So if the waiter does not see the request, the request sees the waiter. Before the waiter counts itself out, it
+     * says so under `order_`. From then on a request leaves the condition variable alone: a thread that has notified all waiters may
+     * have destroyed it. */
     class stoppable {
       public:
         stoppable(condition_variable_any &condition, const std::stop_token &token)
@@ -107,11 +109,16 @@ class condition_variable_any {
             order_.lock();
             const uint32_t ticket = lw_cond_prepare(&condition_.raw_);
             const bool stopped = token_.stop_requested();
+            is_counted_ = !stopped;
             order_.unlock();
             if (stopped) {
                 return lw_cond_finish(&condition_.raw_, ticket, 0);
             }
-            return condition_.block(lock, clock, time, ticket);
+            return condition_.block(lock, clock, time, ticket, [this] {
+                order_.lock();
+                is_counted_ = false;
+                order_.unlock();
+            });
         }
 
       private:
@@ -119,14 +126,17 @@ class condition_variable_any {
             stoppable &self;
             void operator()() noexcept {
                 self.order_.lock();
+                if (self.is_counted_) {
+                    self.condition_.notify_all();
+                }
                 self.order_.unlock();
-                self.condition_.notify_all();
             }
         };
 
         condition_variable_any &condition_;
         const std::stop_token &token_;
         mutex order_;
+        bool is_counted_ = false; /* the waiter, by the condition variable */
         /* Last: it may call at once, and its destructor waits for a call in another thread. */
         std::stop_callback<notify> callback_;
     };
@@ -137,17 +147,16 @@ class condition_variable_any {
     static cv_status timed(const std::chrono::time_point<Clock, Duration> &time, Block block) {
         const detail::time_point at = detail::to_c(time);
         const bool late = block(at.clock, &at.time) == ETIMEDOUT;
-        if (detail::is_native_clock<Clock>) {
-            return late ? cv_status::timeout : cv_status::no_timeout;
-        }
-        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+        return late && detail::has_passed(time) ? cv_status::timeout : cv_status::no_timeout;
     }
 
     template <class Lock> int block(Lock &lock, int clock, const timespec *time) {
-        return block(lock, clock, time, lw_cond_prepare(&raw_));
+        return block(lock, clock, time, lw_cond_prepare(&raw_), [] {});
     }
 
-    template <class Lock> int block(Lock &lock, int clock, const timespec *time, uint32_t ticket) {
+    /* Calls `before_leaving` before it counts the caller out. */
+    template <class Lock, class Call>
+    int block(Lock &lock, int clock, const timespec *time, uint32_t ticket, Call before_leaving) {
         /* Locks again also if `unlock` throws: the caller is counted out in any case. */
         struct Relock {
             condition_variable_any &self;
@@ -155,7 +164,9 @@ class condition_variable_any {
             uint32_t ticket;
             bool unlocked;
             int &result;
+            Call &before_leaving;
             ~Relock() noexcept(false) {
+                before_leaving();
                 result = lw_cond_finish(&self.raw_, ticket, result);
                 if (unlocked) {
                     lock.lock();
@@ -164,7 +175,7 @@ class condition_variable_any {
         };
         int result = 0;
         {
-            Relock relock{*this, lock, ticket, false, result};
+            Relock relock{*this, lock, ticket, false, result, before_leaving};
             lock.unlock();
             relock.unlocked = true;
             result = lw_cond_block(&raw_, relock.ticket, clock, time);
@@ -198,10 +209,7 @@ class condition_variable {
     cv_status wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time) {
         const detail::time_point at = detail::to_c(time);
         const bool late = lw_cond_clockwait(&raw_, lock.mutex()->native_handle(), at.clock, &at.time) == ETIMEDOUT;
-        if (detail::is_native_clock<Clock>) {
-            return late ? cv_status::timeout : cv_status::no_timeout;
-        }
-        return late && Clock::now() >= time ? cv_status::timeout : cv_status::no_timeout;
+        return late && detail::has_passed(time) ? cv_status::timeout : cv_status::no_timeout;
     }
     template <class Clock, class Duration, class Predicate>
     bool wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time, Predicate predicate) {

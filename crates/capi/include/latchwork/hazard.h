@@ -38,7 +38,8 @@ void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of
  * lw_hazard_protect with the offset 0. Returns 0, or ENOMEM: then nothing was done. */
 int lw_hazard_retire_ptr(void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
-/* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. */
+/* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. That
+ * includes what the callbacks of these objects retire. */
 void lw_hazard_collect(void) LW_NOEXCEPT;
 /* How much garbage there is; `oldest_nanos` is 0. */
 void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;

@@ -266,11 +266,32 @@ LW_INLINE int lw_rwlock_wrunlock_fair(lw_rwlock_t *lock) LW_RELEASE(lock) LW_NO_
     return 0;
 }
 
+/* With LW_DEBUG: the calling thread writes from now on (`how` 2), or reads (1). The lock has been acquired without these calls, so
+ * that is noted as an attempt that has succeeded. */
+LW_INLINE int lw_rwlock_noted_(lw_rwlock_t *lock, int how, int result) {
+#if LW_DEBUG
+    if (result == 0) {
+        lw_debug_acquire(lock, how + 4 + 64, 0, 0);
+    }
+#endif
+    (void)lock, (void)how;
+    return result;
+}
+
+/* With LW_DEBUG: the calling thread does not write any more. */
+LW_INLINE void lw_rwlock_not_written_(lw_rwlock_t *lock) {
+#if LW_DEBUG
+    lw_debug_release(lock, 2 + 64);
+#endif
+    (void)lock;
+}
+
 /* Turns a write acquisition into a read acquisition, with no writer in between. Returns 0. */
 LW_INLINE int lw_rwlock_downgrade(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(LW_RWLOCK_WRITERS_(lock));
+    lw_rwlock_not_written_(lock);
     lw_rwlock_downgrade_slow(lock);
-    return 0;
+    return lw_rwlock_noted_(lock, 1, 0);
 }
 
 /* After an upgradable read: every earlier write, and every earlier upgradable read, happens before this one. */
@@ -310,29 +331,30 @@ LW_INLINE int lw_rwlock_upunlock(lw_rwlock_t *lock) LW_RELEASE_SHARED(lock) LW_N
 /* Turns an upgradable read into a write acquisition, and waits until the readers inside have left. Returns 0. */
 LW_INLINE int lw_rwlock_upgrade(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     lw_rwlock_upgrade_slow(lock);
-    return lw_rwlock_written_(lock, 0);
+    return lw_rwlock_written_(lock, lw_rwlock_noted_(lock, 2, 0));
 }
 
 /* The same if that is possible without waiting. Returns 0, or EBUSY: then the upgradable read goes on. */
 LW_INLINE int lw_rwlock_tryupgrade(lw_rwlock_t *lock) LW_NO_ANALYSIS {
-    return lw_rwlock_written_(lock, lw_rwlock_tryupgrade_slow(lock));
+    return lw_rwlock_written_(lock, lw_rwlock_noted_(lock, 2, lw_rwlock_tryupgrade_slow(lock)));
 }
 
 /* The same unless `time` on `clock` passes first. Returns 0, or ETIMEDOUT or EINVAL: then the upgradable read goes on. */
 LW_INLINE int lw_rwlock_clockupgrade(lw_rwlock_t *lock, int clock, const struct timespec *time) LW_NO_ANALYSIS {
-    return lw_rwlock_written_(lock, lw_rwlock_clockupgrade_slow(lock, clock, time));
+    return lw_rwlock_written_(lock, lw_rwlock_noted_(lock, 2, lw_rwlock_clockupgrade_slow(lock, clock, time)));
 }
 
 /* Turns an upgradable read into a plain one. Returns 0. */
 LW_INLINE int lw_rwlock_downgrade_upgradable(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(LW_RWLOCK_UPGRADERS_(lock));
     lw_rwlock_downgrade_upgradable_slow(lock);
-    return 0;
+    return lw_rwlock_noted_(lock, 1, 0);
 }
 
 /* Turns a write acquisition into an upgradable read. Returns 0. */
 LW_INLINE int lw_rwlock_downgrade_to_upgradable(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(LW_RWLOCK_WRITERS_(lock));
+    lw_rwlock_not_written_(lock);
     lw_rwlock_downgrade_to_upgradable_slow(lock);
     return 0;
 }

@@ -43,8 +43,11 @@ fn the_archive_defines_the_names_of_the_list_and_no_others() {
 #[test]
 fn the_shared_library_is_as_a_library_should_be() {
     let dynamic = readelf(&["--dynamic"]);
-    let major = env!("CARGO_PKG_VERSION_MAJOR");
-    assert!(dynamic.contains(&format!("[liblatchwork.so.{major}]")), "{dynamic}");
+    // Before 1.0, minor versions do not go together.
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let series = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
+    assert!(dynamic.contains(&format!("[liblatchwork.so.{series}]")), "{dynamic}");
+    assert!(prefix().join(format!("lib/liblatchwork.so.{series}")).exists());
     assert!(!dynamic.contains("TEXTREL"), "{dynamic}");
     assert!(dynamic.contains("BIND_NOW") && dynamic.contains("STATIC_TLS"), "{dynamic}");
     for needed in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
@@ -90,10 +93,14 @@ fn cmake_finds_both_libraries() {
     for program in ["shared-c", "static-c", "shared-cpp", "static-cpp"] {
         run_program(&build.join(program), &[]);
     }
+    // For plug-ins that are linked with the shared library.
+    let names = run(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(build.join("static-c")));
+    assert!(names.contains(" lw_rcu_synchronize\n"), "{names}");
 }
 
 /// Two shared libraries of a process have one registry: a reader in one library holds up grace periods in the other. Both may
-/// be linked with the shared library, or each with the archive.
+/// be linked with the shared library, or each with the archive. A program that is linked with the archive has one registry with a
+/// plug-in that is linked with the shared library.
 #[test]
 fn two_libraries_have_one_registry() {
     if !is_there("gcc") {
@@ -124,6 +131,14 @@ fn two_libraries_have_one_registry() {
         }
         let [reader, updater] = ["READER", "UPDATER"].map(|part| format!("-l:liblwtest-{part}-{kind}.so"));
         run_program(&compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]), &[]);
+    }
+    let plugin = scratch().join("liblwtest-UPDATER-shared.so");
+    let more = &["-DMAIN", "-DREADER", "-DPLUGIN"];
+    // Also in a program of which the linker drops what it does not use.
+    for more in [&more[..], &[&more[..], &["-Wl,--gc-sections"]].concat()] {
+        let program =
+            Build { compiler: "gcc", standard: "c11", source: "registry.c", link: Link::Static, more };
+        run_program(&program.build(), &[("PLUGIN", plugin.as_os_str())]);
     }
 }
 

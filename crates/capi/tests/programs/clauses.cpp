@@ -155,6 +155,17 @@ struct move_only {
 struct move_only_node : lw::rcu_obj_base<move_only_node, move_only> {};
 struct move_only_hazard : lw::hazard_pointer_obj_base<move_only_hazard, move_only> {};
 
+// A deleter that keeps the object, to be used and retired again.
+struct keeps {
+    template <class T> void operator()(T *object) const { object->kept++; }
+};
+struct kept_node : lw::rcu_obj_base<kept_node, keeps> {
+    int kept = 0;
+};
+struct kept_hazard : lw::hazard_pointer_obj_base<kept_hazard, keeps> {
+    int kept = 0;
+};
+
 struct trivial_deleter {
     template <class P> void operator()(P *) const {}
 };
@@ -1031,6 +1042,15 @@ static void hazard_base_clauses() {
             object.retire();
         }));
         CHECK(aborts([] { (new throwing_hazard)->retire(throws_when_assigned()); }));
+        kept_hazard kept;
+        kept_node kept_by_rcu;
+        for (int i = 1; i <= 3; i++) { // what a deleter has kept is not retired any more
+            kept.retire();
+            kept_by_rcu.retire();
+            lw_hazard_collect();
+            lw::rcu_barrier();
+            CHECK(kept.kept == i && kept_by_rcu.kept == i);
+        }
     });
     clause(68, "retire reclaims others, in the caller", [] {
         const long before = hazard_node::alive;

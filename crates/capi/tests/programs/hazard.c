@@ -135,6 +135,49 @@ static void chain(void *object) {
     CHECK(lw_hazard_domain_retire_ptr(domains[1], make_plain(), reclaim_plain) == 0);
 }
 
+/* Each object of a list retires the next one when it is reclaimed. */
+static lw_hazard_domain *of_list;
+
+static void reclaim_list(lw_rcu_head *head) {
+    struct node *next = ((struct node *)((char *)head - offsetof(struct node, head)))->next;
+    reclaim(head);
+    if (next) {
+        lw_hazard_domain_retire(of_list, &next->head, reclaim_list);
+    }
+}
+
+static void retire_list(int length) {
+    struct node *list = NULL;
+    for (int i = 0; i < length; i++) {
+        struct node *node = make();
+        node->next = list;
+        list = node;
+    }
+    lw_hazard_domain_retire(of_list, &list->head, reclaim_list);
+}
+
+static void lists(void) {
+    lw_garbage garbage;
+    of_list = lw_hazard_domain_create();
+    CHECK(of_list);
+    reclaimed = 0;
+    retire_list(40);
+    lw_hazard_domain_collect(of_list);
+    CHECK(reclaimed == 40);
+    /* With an object that stays. */
+    lw_hazard *hazard = lw_hazard_make();
+    struct plain *kept = shared = make_plain();
+    CHECK(lw_hazard_protect(hazard, &shared, 0) == kept);
+    CHECK(lw_hazard_domain_retire_ptr(of_list, kept, reclaim_plain) == 0);
+    retire_list(40);
+    lw_hazard_domain_collect(of_list);
+    lw_hazard_domain_garbage(of_list, &garbage);
+    CHECK(reclaimed == 80 && garbage.objects == 1);
+    lw_hazard_destroy(hazard);
+    retire_list(40);
+    CHECK(lw_hazard_domain_destroy(of_list) == 0 && reclaimed == 121);
+}
+
 static void in_domains(void) {
     lw_garbage garbage;
     for (int i = 0; i < 2; i++) {
@@ -236,6 +279,7 @@ int main(void) {
     CHECK(reclaimed == MANY);
     without_heads();
     in_domains();
+    lists();
     puts("ok");
     return 0;
 }

@@ -2,8 +2,45 @@
 #include "check.h"
 #include <latchwork.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROUNDS = 4000 };
+
+#if LW_DEBUG
+/* In place of the preload library: what the calls tell of a thread's locks must agree with what the thread does. */
+static __thread struct {
+    const void *lock;
+    int reads;
+} held[20];
+static __thread int holds;
+
+int latchwork_observe_acquire(void *lock, int how, int (*attempt)(void *), int (*block)(void *), void *context) {
+    (void)attempt;
+    int result = block(context);
+    if (result == 0) {
+        CHECK(holds < 20);
+        held[holds].lock = lock;
+        held[holds++].reads = how & 1;
+    }
+    return result;
+}
+
+int latchwork_observe_release(void *lock, int how, int (*below)(void *), void *context) {
+    int at = holds - 1;
+    while (at >= 0 && held[at].lock != lock) {
+        at--;
+    }
+    CHECK(at >= 0 && held[at].reads == (how & 1));
+    held[at] = held[--holds];
+    return below(context);
+}
+
+void latchwork_observe_gone(void *lock) {
+    for (int i = 0; i < holds; i++) {
+        CHECK(held[i].lock != lock);
+    }
+}
+#endif
 
 static lw_mutex_t mutex;
 static lw_rwlock_t rwlock;
@@ -174,6 +211,25 @@ static void read_until_exit(void) {
     lw_rwlock_rdlock(&rwlock);
 }
 
+/* The same, with a second read lock, which the thread takes in one round of destructors and unlocks in the next one. */
+static lw_rwlock_t early_read, late_read;
+static pthread_key_t later;
+static void leave_later(void *round) {
+    if ((long)round == 2) {
+        lw_rwlock_rdlock(&late_read);
+    }
+    if ((long)round < 3) {
+        CHECK(pthread_setspecific(later, (void *)((long)round + 1)) == 0);
+        return;
+    }
+    CHECK(lw_rwlock_rdunlock(&late_read) == 0 && lw_rwlock_rdunlock(&early_read) == 0);
+}
+
+static void read_two_until_exit(void) {
+    CHECK(pthread_setspecific(later, (void *)1) == 0);
+    lw_rwlock_rdlock(&early_read);
+}
+
 static void rwlocks(void) {
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 5);
     for (int i = 0; i < 40; i++) { /* the lock becomes biased */
@@ -199,7 +255,9 @@ static void rwlocks(void) {
     CHECK(lw_rwlock_downgrade_upgradable(&rwlock) == 0);
     elsewhere(rwlock_is_read);
     CHECK(lw_rwlock_rdunlock(&rwlock) == 0);
-    CHECK(lw_rwlock_tryuplock(&rwlock) == 0 && lw_rwlock_upunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_tryuplock(&rwlock) == 0 && lw_rwlock_upgrade(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    CHECK(lw_rwlock_wrlock(&rwlock) == 0 && lw_rwlock_downgrade_to_upgradable(&rwlock) == 0);
+    CHECK(lw_rwlock_upunlock(&rwlock) == 0);
     CHECK(lw_rwlock_wrlock(&rwlock) == 0 && lw_rwlock_wrunlock_fair(&rwlock) == 0);
     CHECK(!lw_rwlock_is_locked(&rwlock));
     CHECK(pthread_key_create(&late, leave_late) == 0);
@@ -207,6 +265,17 @@ static void rwlocks(void) {
         elsewhere(read_until_exit);
     }
     CHECK(lw_rwlock_trywrlock(&rwlock) == 0 && lw_rwlock_wrunlock(&rwlock) == 0);
+    CHECK(pthread_key_create(&later, leave_later) == 0);
+    for (int i = 0; i < 100; i++) { /* the locks become biased */
+        lw_rwlock_rdlock(&early_read), lw_rwlock_rdlock(&late_read);
+        lw_rwlock_rdunlock(&late_read), lw_rwlock_rdunlock(&early_read);
+    }
+    for (int i = 0; i < 5; i++) {
+        elsewhere(read_two_until_exit);
+        CHECK(!lw_rwlock_is_locked(&early_read) && !lw_rwlock_is_locked(&late_read));
+    }
+    CHECK(lw_rwlock_trywrlock(&early_read) == 0 && lw_rwlock_wrunlock(&early_read) == 0);
+    CHECK(lw_rwlock_destroy(&early_read) == 0 && lw_rwlock_destroy(&late_read) == 0);
     upgradable_readers(one_after_the_other);
     in_threads(read_and_write);
     CHECK(pair[0] == 2 * (ROUNDS / 200));
@@ -564,6 +633,61 @@ static void locks_by_type(void) {
     lw_pf_q_destroy(&phase_fair);
 }
 
+/* What gdb reads. */
+struct named {
+    const void *object;
+    char name[40];
+};
+extern const struct named *lw_names;
+
+static const char *name_of(const void *object) {
+    for (const struct named *at = lw_names; at->object; at++) {
+        if (at->object == object) {
+            return at->name;
+        }
+    }
+    return NULL;
+}
+
+static long resident_pages(void) {
+    long size, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &size, &resident) == 2);
+    fclose(file);
+    return resident;
+}
+
+/* Names that come and go take no memory. */
+static void names(void) {
+    enum { NAMED = 100, PAIRS = 10000 };
+    static char objects[NAMED + 1];
+    char name[60];
+    for (int i = 0; i < NAMED; i++) {
+        snprintf(name, sizeof name, "%d and what is cut off behind the 39th byte", i);
+        lw_name(&objects[i], name);
+    }
+    CHECK(strlen(name_of(&objects[7])) == 39 && strncmp(name_of(&objects[7]), "7 and", 5) == 0);
+    const long before = resident_pages();
+    for (int i = 0; i < PAIRS; i++) {
+        lw_name(&objects[NAMED], "comes and goes");
+        lw_name(&objects[NAMED], NULL);
+    }
+    CHECK(resident_pages() - before < 4L * 1024 * 1024 / sysconf(_SC_PAGESIZE));
+    lw_name(&objects[7], "another");
+    for (int i = 0; i < NAMED; i += 2) {
+        lw_name(&objects[i], NULL);
+    }
+    lw_name(&objects[2], NULL);
+    for (int i = 0; i <= NAMED; i++) {
+        const char *now = name_of(&objects[i]);
+        CHECK(i % 2 == 0 || i == NAMED ? !now : now && (i == 7 ? strcmp(now, "another") == 0 : atoi(now) == i));
+    }
+    for (int i = 0; i < NAMED; i++) {
+        lw_name(&objects[i], NULL);
+    }
+    CHECK(!lw_names->object);
+}
+
 int main(void) {
     lw_init();
     CHECK(strcmp(lw_version(), LW_VERSION) == 0);
@@ -574,6 +698,10 @@ int main(void) {
     sequence_locks();
     locks_by_name();
     locks_by_type();
+    names();
+#if LW_DEBUG
+    CHECK(holds == 0 && lw_thread_debug.holds == 0);
+#endif
     puts("ok");
     return 0;
 }

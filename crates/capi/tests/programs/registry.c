@@ -1,4 +1,5 @@
-/* Two shared libraries of one process, -DREADER and -DUPDATER, and the program that is linked with both, -DMAIN. */
+/* Two shared libraries of one process, -DREADER and -DUPDATER, and the program that is linked with both, -DMAIN. With -DPLUGIN, the
+ * program is itself the reader, and opens the updater: a file that the environment names. */
 #include <latchwork.h>
 
 void begin_to_read(void);
@@ -23,6 +24,27 @@ void retire_one(int *reclaimed) {
 }
 int is_a_grace_period_over(void) { return lw_rcu_poll(number); }
 void wait_for_reclamation(void) { lw_rcu_barrier(NULL); }
+#endif
+
+#ifdef PLUGIN
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void *of_plugin(const char *name) {
+    static void *plugin;
+    if (!plugin) {
+        plugin = dlopen(getenv("PLUGIN"), RTLD_NOW);
+    }
+    void *found = plugin ? dlsym(plugin, name) : NULL;
+    if (!found) {
+        puts(dlerror());
+        exit(1);
+    }
+    return found;
+}
+void retire_one(int *reclaimed) { ((void (*)(int *))of_plugin("retire_one"))(reclaimed); }
+int is_a_grace_period_over(void) { return ((int (*)(void))of_plugin("is_a_grace_period_over"))(); }
+void wait_for_reclamation(void) { ((void (*)(void))of_plugin("wait_for_reclamation"))(); }
 #endif
 
 #ifdef MAIN

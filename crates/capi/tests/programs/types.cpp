@@ -10,6 +10,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +50,20 @@ struct slow_clock {
     static constexpr bool is_steady = true;
     static time_point now() noexcept {
         return time_point(std::chrono::duration_cast<duration>(std::chrono::steady_clock::now().time_since_epoch() / 2));
+    }
+};
+
+// A clock of the program's own, as fine as its times are wide. Its epoch is in the future, as that of std::chrono::file_clock.
+struct fine_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<fine_clock>;
+    static constexpr bool is_steady = true;
+    static inline std::atomic<int> looks{0};
+    static time_point now() noexcept {
+        looks++;
+        return time_point(std::chrono::steady_clock::now().time_since_epoch() - std::chrono::hours(24 * 365 * 150));
     }
 };
 
@@ -186,6 +202,76 @@ static void pointers() {
     CHECK(alive == 0 && !static_ptr.read());
 }
 
+#ifdef __cpp_lib_jthread
+// A thread destroys a condition variable after it has notified the waiter, which waits for the mutex then, and requests a stop.
+static void stopped_after_the_end() {
+    lw::mutex mutex;
+    bool waits = false, ready = false;
+    std::stop_source source;
+    alignas(lw::condition_variable_any) unsigned char place[sizeof(lw::condition_variable_any)];
+    auto *any = new (place) lw::condition_variable_any;
+    std::thread waiter([&] {
+        std::unique_lock lock(mutex);
+        waits = true;
+        CHECK(any->wait(lock, source.get_token(), [&] { return ready; }));
+    });
+    for (;;) {
+        const std::lock_guard guard(mutex);
+        if (waits) {
+            ready = true;
+            any->notify_all();
+            any->~condition_variable_any();
+            std::memset(place, 0x77, sizeof place); // what other objects write there
+            source.request_stop();
+            break;
+        }
+    }
+    waiter.join();
+    for (const unsigned char byte : place) {
+        CHECK(byte == 0x77);
+    }
+}
+#endif
+
+// Times of a program's clock that are further away than a duration of the clock is long.
+static void far_times() {
+    using far = std::chrono::time_point<fine_clock, std::chrono::milliseconds>;
+    lw::mutex mutex;
+    lw::condition_variable condition;
+    lw::condition_variable_any any;
+    lw::counting_semaphore<> semaphore(0);
+    std::unique_lock lock(mutex);
+    std::thread([&] {
+        CHECK(!mutex.try_lock_until(fine_clock::time_point::min()) && !mutex.try_lock_until(far::min()));
+        CHECK(!semaphore.try_acquire_until(far::min()));
+    }).join();
+    const auto never = [] { return false; };
+    CHECK(!condition.wait_until(lock, fine_clock::time_point::min(), never) && !condition.wait_until(lock, far::min(), never));
+    CHECK(!any.wait_until(lock, fine_clock::time_point::min(), never) && !any.wait_until(lock, far::min(), never));
+    int step = 0;
+    std::thread waker([&] {
+        for (int i = 1; i <= 4; i++) {
+            std::this_thread::sleep_for(3ms);
+            const std::lock_guard guard(mutex);
+            step = i;
+            condition.notify_all();
+            any.notify_all();
+        }
+        std::this_thread::sleep_for(3ms);
+        semaphore.release();
+        std::this_thread::sleep_for(3ms);
+        semaphore.release();
+    });
+    fine_clock::looks = 0;
+    CHECK(condition.wait_until(lock, far::max(), [&] { return step >= 1; }));
+    CHECK(condition.wait_until(lock, fine_clock::time_point::max(), [&] { return step >= 2; }));
+    CHECK(any.wait_until(lock, far::max(), [&] { return step >= 3; }));
+    CHECK(any.wait_until(lock, fine_clock::time_point::max(), [&] { return step >= 4; }));
+    CHECK(semaphore.try_acquire_until(far::max()) && semaphore.try_acquire_until(fine_clock::time_point::max()));
+    waker.join();
+    CHECK(fine_clock::looks < 100); // they slept
+}
+
 static void conditions() {
     lw::mutex mutex;
     lw::condition_variable condition;
@@ -212,6 +298,7 @@ static void conditions() {
     std::thread([&] { CHECK(!mutex.try_lock_for(-std::chrono::duration<double>(1e300))); }).join();
     std::thread([&] { CHECK(!mutex.try_lock_until(slow_clock::now() + 2ms)); }).join();
     mutex.unlock();
+    far_times();
     throwing_lock throwing;
     throwing.lock();
     throwing.unlocks_left = 0;
@@ -227,6 +314,7 @@ static void conditions() {
     stopping.lock();
     CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
     CHECK(!any.wait(stopping, stopping.source.get_token(), [] { return false; }) && stopping.releases == 1);
+    stopped_after_the_end();
     stopping.source = std::stop_source();
     const auto far = slow_clock::now() + 24h;
     CHECK(!any.wait_until(stopping, stopping.source.get_token(), far, [] { return false; }) && stopping.releases == 2);

@@ -367,6 +367,11 @@ impl<M: Records> Backlog<M> {
         self.adapt(0);
     }
 
+    /// Whether anything is retired that no collector has taken.
+    pub(super) fn has_incoming(&self) -> bool {
+        self.stacked() > 0 || !self.lists().all(List::is_empty)
+    }
+
     pub(super) fn garbage(&self) -> Garbage {
         let mut garbage = Garbage::default();
         for amount in self.amounts() {

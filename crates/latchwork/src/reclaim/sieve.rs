@@ -90,9 +90,15 @@ impl<M: Records> Sieve<M> {
         }
     }
 
-    /// Scans for the last time, when the domain is dropped.
+    /// Scans for the last time, when the domain is dropped; and again while destructors retire.
     pub(super) fn close(&self, scan: impl Fn(&List<M>)) {
-        self.scan_others(&self.backlog.lock(), Steal::Last, scan);
+        let scanning = self.backlog.lock();
+        loop {
+            self.scan_others(&scanning, Steal::Last, &scan);
+            if !self.backlog.has_incoming() {
+                return;
+            }
+        }
     }
 
     /// Scans, unless the caller is a destructor that runs in a scan. Called when a batch is full.

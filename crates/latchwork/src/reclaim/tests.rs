@@ -3,6 +3,7 @@
 use super::counted::CountedDomain;
 use super::epoch::EpochDomain;
 use super::hazard::HazardDomain;
+use super::interval::IntervalDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
@@ -376,27 +377,27 @@ fn what_others_have_left_is_reclaimed() {
 
 /// An object that retires others when it is reclaimed.
 #[repr(C)]
-struct Nest {
+struct Nest<R: Reclaim<Machine = Native>> {
     header: Header,
-    domain: *const RcuDomain<Native>,
+    domain: *const R,
     depth: usize,
     reclaimed: Arc<AtomicUsize>,
 }
 
 // SAFETY: the domain outlives what is retired in it.
-unsafe impl Send for Nest {}
+unsafe impl<R: Reclaim<Machine = Native>> Send for Nest<R> {}
 // SAFETY: `repr(C)`, the header first.
-unsafe impl Retire for Nest {}
+unsafe impl<R: Reclaim<Machine = Native>> Retire for Nest<R> {}
 
-impl Nest {
-    fn retire(domain: *const RcuDomain<Native>, depth: usize, reclaimed: &Arc<AtomicUsize>) {
+impl<R: Reclaim<Machine = Native>> Nest<R> {
+    fn retire(domain: *const R, depth: usize, reclaimed: &Arc<AtomicUsize>) {
         let nest = Nest { header: Header::new(), domain, depth, reclaimed: reclaimed.clone() };
         // SAFETY: the domain is there, and no other thread has the object.
         unsafe { (*domain).retire(Box::into_raw(Box::new(nest))) };
     }
 }
 
-impl Drop for Nest {
+impl<R: Reclaim<Machine = Native>> Drop for Nest<R> {
     fn drop(&mut self) {
         self.reclaimed.fetch_add(1, Relaxed);
         if self.depth > 0 {
@@ -405,21 +406,28 @@ impl Drop for Nest {
     }
 }
 
-/// Destructors that retire more than a batch, in the thread that retired them and in others.
+/// Destructors that retire more than a batch, in the thread that retired them and in others; and while the domain is dropped.
 #[test]
 fn what_is_reclaimed_may_retire() {
-    // In a box, because the objects have pointers to the domain: `drop` moves its argument.
-    let domain = Box::new(RcuDomain::<Native>::new_in());
-    let reclaimed = Arc::new(AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| (0..600).for_each(|_| Nest::retire(&raw const *domain, 3, &reclaimed)));
-        for _ in 0..100 {
-            Nest::retire(&raw const *domain, 3, &reclaimed);
-            domain.barrier();
-        }
-    });
-    drop(domain);
-    assert_eq!(reclaimed.load(Relaxed), 700 * 15);
+    fn check<R: Reclaim<Machine = Native>>() {
+        // In a box, because the objects have pointers to the domain: `drop` moves its argument.
+        let domain = Box::new(R::new_in());
+        let reclaimed = Arc::new(AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..600).for_each(|_| Nest::retire(&raw const *domain, 3, &reclaimed)));
+            for _ in 0..100 {
+                Nest::retire(&raw const *domain, 3, &reclaimed);
+                domain.barrier();
+            }
+        });
+        (0..10).for_each(|_| Nest::retire(&raw const *domain, 3, &reclaimed));
+        drop(domain);
+        assert_eq!(reclaimed.load(Relaxed), 710 * 15, "{}", R::INFO.name);
+    }
+    check::<RcuDomain<Native>>();
+    check::<HazardDomain<Native>>();
+    check::<CountedDomain<Native>>();
+    check::<IntervalDomain<Native>>();
 }
 
 #[test]
