@@ -156,3 +156,24 @@ fn an_installation_can_be_removed() {
     install(Path::new("/usr"), &uninstall);
     assert!(!root.join("usr").exists(), "{}", run(Command::new("find").arg(&root)));
 }
+
+/// The exit of a thread that has used the library does not call it once it is unloaded.
+#[test]
+fn a_thread_survives_the_library_that_it_has_used() {
+    let library = prefix().join("lib/liblatchwork.so");
+    let path = std::ffi::CString::new(library.into_os_string().into_encoded_bytes()).unwrap();
+    let used = thread::spawn(move || {
+        // SAFETY: a null domain is the process's own. After `dlclose` nothing of the library is used.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            assert!(!handle.is_null(), "{path:?} is there");
+            let read = libc::dlsym(handle, c"lw_rwlock_rdlock_slow".as_ptr());
+            let read: extern "C" fn(*mut u64) = std::mem::transmute(read);
+            let lock: &'static mut [u64] = Box::leak(Box::new([0; 64]));
+            read(lock.as_mut_ptr());
+            assert_eq!(libc::dlclose(handle), 0);
+            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD).is_null()
+        }
+    });
+    assert!(used.join().unwrap(), "it is not loaded any more");
+}
