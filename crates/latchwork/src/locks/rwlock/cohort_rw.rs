@@ -168,6 +168,16 @@ impl<M: Machine> Node<M> {
         }
     }
 
+    /// A reader has added itself to this value of `ingress`. Both counters wrap around, and their difference must not.
+    #[cold]
+    #[inline(never)]
+    fn look(&self, before: u32) {
+        // Not at 0, where every lock begins: a look at each multiple but that one is enough.
+        if before != 0 && before.wrapping_sub(self.egress.0.load(Relaxed)) >= MOST_READERS / 2 {
+            too_many_readers();
+        }
+    }
+
     fn has_readers(&self) -> bool {
         let egress = self.egress.0.load(Acquire); // (B)
         self.ingress.0.load(SeqCst) != egress // (E)
@@ -192,10 +202,8 @@ impl<M: Machine> RawCohortRw<M> {
         // (E) Dekker pair: a reader arrives and then looks at the mutex, a writer takes the mutex and then
         // looks for arrivals, all sequentially consistent, so one sees the other.
         let before = node.ingress.0.fetch_add(1, SeqCst);
-        // Both counters wrap around, and their difference must not.
-        let looks = before.is_multiple_of(MOST_READERS) && before != 0;
-        if looks && before.wrapping_sub(node.egress.0.load(Relaxed)) >= MOST_READERS / 2 {
-            too_many_readers();
+        if before.is_multiple_of(MOST_READERS) {
+            node.look(before);
         }
         if self.global.0.is_free() {
             return true;
