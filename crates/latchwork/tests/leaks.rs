@@ -3,6 +3,7 @@
 //! its own.
 
 use latchwork::machine::{Machine, Native};
+use latchwork::map::RcuMap;
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
@@ -111,6 +112,20 @@ fn nothing_leaks() {
     };
     cell();
     assert!(always_left(cell) <= 0);
+    // A map that is filled and cleared uses the same memory each time.
+    static MAP: Mutex<Option<RcuMap<u32, Box<u32>>>> = Mutex::new(None);
+    let fill_and_clear = || {
+        let map = MAP.lock().unwrap();
+        let map = map.as_ref().unwrap();
+        (0..5000).for_each(|key| _ = map.insert(key, Box::new(key)));
+        map.clear();
+        global().barrier();
+    };
+    *MAP.lock().unwrap() = Some(RcuMap::new());
+    (0..3).for_each(|_| fill_and_clear());
+    let left = always_left(fill_and_clear);
+    assert!(left <= 0, "clear: {left} bytes");
+    *MAP.lock().unwrap() = None;
     // The counter notices a leak.
     static KEPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
     let leak = || KEPT.lock().unwrap().extend([0; 1000]);

@@ -449,7 +449,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
         let mut open: *mut Batch<L, T> = null_mut();
         for number in removed {
             if open.is_null() {
-                open = Batch::make(numbers.lane(self));
+                open = numbers.batch(self);
             }
             // SAFETY: the open batch is this thread's, and not full.
             if unsafe { Batch::push(open, number) } {

@@ -1,7 +1,7 @@
 //! A key of an [`RcuMap`], locked for several steps.
 
 use super::rcu_map::{RcuMap, Ref};
-use super::update::{Slot, element};
+use super::update::{Slot, element, set};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
@@ -76,7 +76,11 @@ where
     /// ```
     pub fn or_insert_with_key(self, make: impl FnOnce(&K) -> V) -> Ref<'m, K, V> {
         match self {
-            Entry::Occupied(entry) => entry.get_ref(),
+            Entry::Occupied(entry) => {
+                let found = entry.get_ref();
+                drop(make);
+                found
+            }
             Entry::Vacant(entry) => {
                 let value = make(&entry.key);
                 entry.insert(value)
@@ -115,7 +119,10 @@ where
                 entry.insert(value);
                 Entry::Occupied(entry)
             }
-            vacant => vacant,
+            vacant => {
+                drop(make);
+                vacant
+            }
         }
     }
 
@@ -129,7 +136,7 @@ where
         let (Entry::Occupied(OccupiedEntry { map, key, mut slot })
         | Entry::Vacant(VacantEntry { map, key, mut slot })) = self;
         slot.set(key, value);
-        element(&map.table, &slot).expect("it was set")
+        set(&map.table, slot)
     }
 }
 
@@ -181,7 +188,11 @@ where
     /// assert_eq!(*entry.get_ref(), 1);
     /// ```
     pub fn get_ref(self) -> Ref<'m, K, V> {
-        element(&self.map.table, &self.slot).expect("an occupied entry has an element")
+        let OccupiedEntry { map, slot, key } = self;
+        let found = element(&map.table, &slot).expect("an occupied entry has an element");
+        drop(slot);
+        drop(key);
+        found
     }
 
     /// Sets the value. The new element gets a clone of the key.
@@ -222,10 +233,13 @@ where
     /// let Entry::Occupied(entry) = map.entry("one") else { panic!() };
     /// assert_eq!(entry.remove_entry().pair(), (&"one", &1));
     /// ```
-    pub fn remove_entry(mut self) -> Ref<'m, K, V> {
-        let removed = element(&self.map.table, &self.slot);
-        self.slot.remove();
-        removed.expect("an occupied entry has an element")
+    pub fn remove_entry(self) -> Ref<'m, K, V> {
+        let OccupiedEntry { map, mut slot, key } = self;
+        let removed = element(&map.table, &slot).expect("an occupied entry has an element");
+        slot.remove();
+        drop(slot);
+        drop(key);
+        removed
     }
 }
 
@@ -260,7 +274,9 @@ where
     /// assert_eq!(entry.into_key(), "one");
     /// ```
     pub fn into_key(self) -> K {
-        self.key
+        let VacantEntry { slot, key, .. } = self;
+        drop(slot);
+        key
     }
 
     /// Inserts the value, and the lock is released. A section stays open while the reference lives.
@@ -271,9 +287,10 @@ where
     /// let Entry::Vacant(entry) = map.entry("one") else { panic!() };
     /// assert_eq!(*entry.insert(1), 1);
     /// ```
-    pub fn insert(mut self, value: V) -> Ref<'m, K, V> {
-        self.slot.set(self.key, value);
-        element(&self.map.table, &self.slot).expect("it was set")
+    pub fn insert(self, value: V) -> Ref<'m, K, V> {
+        let VacantEntry { map, mut slot, key } = self;
+        slot.set(key, value);
+        set(&map.table, slot)
     }
 }
 

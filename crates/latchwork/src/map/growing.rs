@@ -195,16 +195,21 @@ where
     ///
     /// # Panics
     ///
-    /// If the numbers of shards are no powers of two, and if `capacity` elements are more than memory has room for.
+    /// If the numbers of shards are no powers of two, and if `capacity` elements are more than addresses can tell apart.
     pub fn new(domain: &'static RcuDomain<L::Machine>, shards: Count, capacity: usize, hasher: S) -> Self {
         let Count { first, most } = shards;
         assert!(first.is_power_of_two() && most.is_power_of_two() && first <= most, "{shards:?}");
-        assert!(capacity <= isize::MAX as usize, "capacity overflow");
+        Self::check(capacity);
         let wanted = capacity.div_ceil(LARGE * FILL).next_power_of_two().clamp(first, most);
         let buckets = capacity.div_ceil(wanted * FILL).next_power_of_two();
         let shards = Shards::new(wanted.ilog2(), most.ilog2(), buckets);
         let elements = NonNull::from(Box::leak(Elements::new()));
         Growing { shards, elements, hasher, domain }
+    }
+
+    fn check(capacity: usize) {
+        let bytes = capacity.div_ceil(FILL).checked_mul(size_of::<Line<L::Machine>>());
+        assert!(bytes.is_some_and(|bytes| bytes <= isize::MAX as usize), "capacity overflow");
     }
 
     /// Begins a section of the calling thread.
@@ -557,9 +562,9 @@ where
     ///
     /// # Panics
     ///
-    /// If `capacity` elements are more than memory has room for.
+    /// If `capacity` elements are more than addresses can tell apart.
     pub fn fit(&self, capacity: usize, shrink: bool) {
-        assert!(capacity <= isize::MAX as usize, "capacity overflow");
+        Self::check(capacity);
         self.shards.each(|mut held| {
             let mut garbage = Garbage::new();
             let (depth, buckets) = (held.lines().depth(), held.lines().buckets());

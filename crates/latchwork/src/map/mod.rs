@@ -75,6 +75,8 @@ fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tree_tests;

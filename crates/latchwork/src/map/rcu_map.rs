@@ -292,7 +292,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     ///
     /// # Panics
     ///
-    /// If `capacity` elements are more than memory has room for.
+    /// If `capacity` elements are more than addresses can tell apart. (Fewer that memory has no room for end the process.)
     ///
     /// ```
     /// use std::hash::RandomState;

@@ -130,7 +130,7 @@ impl<T: Send + Sync + 'static, S> RcuSet<T, S> {
     ///
     /// # Panics
     ///
-    /// If `capacity` elements are more than memory has room for.
+    /// If `capacity` elements are more than addresses can tell apart. (Fewer that memory has no room for end the process.)
     ///
     /// ```
     /// use std::hash::RandomState;

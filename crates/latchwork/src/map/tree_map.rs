@@ -200,7 +200,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> {
     /// assert_eq!(map.range(10..20).map(|element| *element).sum::<u32>(), 145);
     /// ```
     pub fn range<Q: Comparable<K> + ?Sized, R: RangeBounds<Q>>(&self, range: R) -> TreeRefs<'_, K, V> {
-        TreeRefs::new(self, |snapshot| snapshot.range(&range))
+        let found = TreeRefs::new(self, |snapshot| snapshot.range(&range));
+        drop(range);
+        found
     }
 
     /// A copy of every element, in ascending order; each that is there the whole time is met once. No section stays open
@@ -366,7 +368,11 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> 
         self.tree.throttle();
         let slot = self.tree.lock(&key);
         match element(&self.tree, &slot) {
-            Some(current) => Err(OccupiedError { current, value }),
+            Some(current) => {
+                drop(slot);
+                drop(key);
+                Err(OccupiedError { current, value })
+            }
             None => Ok(self.put(slot, key, value)),
         }
     }
@@ -391,13 +397,19 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> 
     /// assert_eq!(*map.get_or_insert_with(1, || "uno"), "one");
     /// ```
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Ref<'_, K, V> {
+        // As in `RcuMap`: what is not used is dropped before something is returned.
         if let Some(found) = self.get(&key) {
+            drop((key, make));
             return found;
         }
         self.tree.throttle();
         let slot = self.tree.lock(&key);
         match element(&self.tree, &slot) {
-            Some(found) => found,
+            Some(found) => {
+                drop(slot);
+                drop((key, make));
+                found
+            }
             None => {
                 let value = make();
                 self.put(slot, key, value)

@@ -102,10 +102,6 @@ impl<T: Send + Sync + 'static> TreeSetReading<'_, T> {
 
     /// The elements of a range, in ascending order.
     ///
-    /// # Panics
-    ///
-    /// As [`TreeReading::range`].
-    ///
     /// ```
     /// assert_eq!(latchwork::map::RcuTreeSet::from([2, 1, 3]).read().range(2..).count(), 2);
     /// ```
@@ -258,10 +254,6 @@ impl<T: Send + Sync + 'static> RcuTreeSet<T> {
     }
 
     /// The elements of a range, as [`iter`](Self::iter).
-    ///
-    /// # Panics
-    ///
-    /// As [`TreeReading::range`].
     ///
     /// ```
     /// let set = latchwork::map::RcuTreeSet::from([2, 1, 3]);

@@ -101,6 +101,21 @@ where
     Some(rcu_map::Ref::new(node, section))
 }
 
+/// The element of a slot that has been set; the shard is unlocked.
+pub(super) fn set<'m, K, V, S>(table: &'m Table<K, V, S>, slot: Slot<'m, K, V, S>) -> Ref<'m, K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    let set = element(table, &slot).expect("it was set");
+    drop(slot);
+    set
+}
+
+// Wherever a reference to an element is returned, the slot, and arguments that were not used, are dropped by hand before that. A
+// slot's end retires objects, and so runs destructors of any kind. If one panics while a value is being returned, that value
+// is leaked (rust-lang/rust issue 47949), and with it the reference's section. A variable is dropped.
 impl<K, V, S> RcuMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -137,6 +152,7 @@ where
         let mut slot = self.table.lock(&key);
         let before = element(&self.table, &slot);
         slot.set(key, value);
+        drop(slot);
         before
     }
 
@@ -155,10 +171,12 @@ where
     pub fn try_insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, OccupiedError<'_, K, V>> {
         let mut slot = self.table.lock(&key);
         if let Some(current) = element(&self.table, &slot) {
+            drop(slot);
+            drop(key);
             return Err(OccupiedError { current, value });
         }
         slot.set(key, value);
-        Ok(element(&self.table, &slot).expect("it was set"))
+        Ok(set(&self.table, slot))
     }
 
     /// The value of `key`. If there is none, sets it to `value`.
@@ -182,13 +200,17 @@ where
     /// ```
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Ref<'_, K, V> {
         if let Some(found) = self.get(&key) {
+            drop((key, make));
             return found;
         }
         let mut slot = self.table.lock(&key);
-        if slot.node().is_none() {
-            slot.set(key, make());
+        if let Some(found) = element(&self.table, &slot) {
+            drop(slot);
+            drop((key, make));
+            return found;
         }
-        element(&self.table, &slot).expect("it was there, or was set")
+        slot.set(key, make());
+        set(&self.table, slot)
     }
 
     /// Sets the value of `key` to what `make` makes of the previous one, if any. If `make` returns `None`, removes the key.
@@ -210,7 +232,9 @@ where
             Some(value) => slot.set(key, value),
             None => slot.remove(),
         }
-        element(&self.table, &slot)
+        let new = element(&self.table, &slot);
+        drop(slot);
+        new
     }
 
     /// Sets the value of `key`, if it is there, to what `make` makes of the previous one. `make` runs at most once, while
@@ -231,7 +255,7 @@ where
         let mut slot = self.table.lock(key);
         let (key, value) = slot.node().map(|node| (node.key.clone(), make(&node.value)))?;
         slot.set(key, value);
-        element(&self.table, &slot)
+        Some(set(&self.table, slot))
     }
 
     /// Sets the value of `key` to `value` if it is not there, and otherwise to what `make` makes of the previous one. `make`
@@ -247,12 +271,14 @@ where
     pub fn insert_or_update(&self, key: K, value: V, make: impl FnOnce(&V) -> V) -> Ref<'_, K, V> {
         self.table.throttle();
         let mut slot = self.table.lock(&key);
-        let value = match slot.node() {
-            Some(node) => make(&node.value),
-            None => value,
+        let (value, unused) = match slot.node() {
+            Some(node) => (make(&node.value), (Some(value), None)),
+            None => (value, (None, Some(make))),
         };
         slot.set(key, value);
-        element(&self.table, &slot).expect("it was set")
+        let new = set(&self.table, slot);
+        drop(unused);
+        new
     }
 
     /// Does with `key` what `operation` says of its element. `operation` runs once, while the key's shard is locked, and
@@ -285,11 +311,20 @@ where
             Operation::Abort(why) => return Compute::Aborted(why),
         };
         let old = element(&self.table, &slot);
-        match value {
-            Some(value) => slot.set(key, value),
-            None => slot.remove(),
-        }
-        match (old, element(&self.table, &slot)) {
+        let unused = match value {
+            Some(value) => {
+                slot.set(key, value);
+                None
+            }
+            None => {
+                slot.remove();
+                Some(key)
+            }
+        };
+        let new = element(&self.table, &slot);
+        drop(slot);
+        drop(unused);
+        match (old, new) {
             (None, Some(new)) => Compute::Inserted(new),
             (Some(old), Some(new)) => Compute::Updated { old, new },
             (old, None) => Compute::Removed(old),
@@ -342,6 +377,7 @@ where
         }
         let removed = element(&self.table, &slot);
         slot.remove();
+        drop(slot);
         removed
     }
 

@@ -423,6 +423,19 @@ impl<M: Records> Collecting<'_, M> {
     }
 }
 
+/// Reclaims for the last time. If a destructor panics, this goes on with the rest. (A second panic ends the process.)
+pub(super) fn to_the_end(reclaim: impl Fn()) {
+    struct Again<F: Fn()>(F);
+    impl<F: Fn()> Drop for Again<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let again = Again(reclaim);
+    (again.0)();
+    core::mem::forget(again);
+}
+
 impl<M: Machine> Drop for Backlog<M> {
     fn drop(&mut self) {
         for (chunk, first) in self.chunks.iter().enumerate() {

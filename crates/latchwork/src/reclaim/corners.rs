@@ -210,6 +210,49 @@ fn a_panic_leaves_the_count_right<D: Reclaim<Machine = Native>>() {
     assert_eq!(domain.garbage(), Garbage::default(), "{}", D::INFO.name);
 }
 
+/// A domain that is dropped runs all destructors, although one panics.
+fn a_panic_does_not_end_a_drop<D: Reclaim<Machine = Native>>() {
+    let dropped: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+    let domain = D::new_in();
+    for number in 0..5 {
+        let bomb = Bomb { header: Header::new(), armed: number == 2, dropped };
+        // SAFETY: no other thread has it.
+        unsafe { domain.retire(Box::into_raw(Box::new(bomb))) };
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(domain))).is_err(), "{}", D::INFO.name);
+    assert_eq!(dropped.load(Relaxed), 5, "{}", D::INFO.name);
+}
+
+#[test]
+fn panicking_destructors_do_not_end_a_drop() {
+    a_panic_does_not_end_a_drop::<RcuDomain<Native>>();
+    a_panic_does_not_end_a_drop::<EpochDomain<Native>>();
+    a_panic_does_not_end_a_drop::<HazardDomain<Native>>();
+    a_panic_does_not_end_a_drop::<CountedDomain<Native>>();
+    a_panic_does_not_end_a_drop::<crate::reclaim::interval::IntervalDomain<Native>>();
+}
+
+/// What a barrier in a section has not reclaimed when a destructor panics, the next one reclaims.
+#[test]
+fn a_panic_in_a_barrier_in_a_section_leaves_the_rest_to_the_next() {
+    static RUN: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C-unwind" fn reclaim(header: *mut Header) {
+        // SAFETY: it was made by a box.
+        drop(unsafe { Box::from_raw(header) });
+        assert!(RUN.fetch_add(1, Relaxed) != 0, "the first one");
+    }
+    let domain = RcuDomain::<Native>::new();
+    for _ in 0..5 {
+        // SAFETY: no other thread has it.
+        unsafe { domain.retire_ordered(Box::into_raw(Box::new(Header::new())), 24, reclaim) };
+    }
+    let section = domain.enter();
+    assert!(catch_unwind(AssertUnwindSafe(|| domain.barrier_anywhere())).is_err());
+    drop(section);
+    domain.barrier();
+    assert_eq!((RUN.load(Relaxed), domain.garbage().objects, domain.is_clean()), (5, 0, true));
+}
+
 #[test]
 fn panicking_destructors_leave_the_count_right() {
     a_panic_leaves_the_count_right::<RcuDomain<Native>>();

@@ -3,7 +3,7 @@
 //! State of an object: alive -> incoming in a list (`retire`) -> waiting, with the ticket of a grace period (`take`) ->
 //! reclaimed, when the ticket is due (`work`, `reclaim_all`).
 
-use super::backlog::{Backlog, Collecting, Steal};
+use super::backlog::{Backlog, Collecting, Steal, to_the_end};
 use super::garbage::{Garbage, Limit};
 use super::grace::{Periods, Stamps};
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -557,7 +557,7 @@ impl<M: Records, F: Flavour> Drop for Domain<M, F> {
             );
         }
         let collecting = self.backlog.lock();
-        while self.reclaim_all(&collecting, Steal::Last, None) == Some(true) {}
+        to_the_end(|| while self.reclaim_all(&collecting, Steal::Last, None) == Some(true) {});
     }
 }
 

@@ -327,9 +327,11 @@ impl<M: Records, F: Stamps> Grace<M, F> {
     /// Whether the first thread of a group vouches for all of the group, now or within a few looks.
     fn is_vouched_for(group: &'static Group<M, Record<M>>, target: u64) -> bool {
         let Some(first) = group.entries().first() else { return false };
-        let known = |word| tree::vouches(word, target) || word & NESTING == 0;
+        let clock = || F::clock(record::clocks::<M>()).load(Relaxed);
+        let vouches = |word| tree::vouches(word, target, &clock);
         // (E) pairs with the store in `announce` of `qsbr`.
-        M::spin_for(F::word(first), Acquire, LOOKS, known).is_some_and(|word| tree::vouches(word, target))
+        M::spin_for(F::word(first), Acquire, LOOKS, |word| vouches(word) || word & NESTING == 0)
+            .is_some_and(vouches)
     }
 
     /// Looks at each thread that has not been seen to have reached `target`. The caller holds the gate.
@@ -338,7 +340,8 @@ impl<M: Records, F: Stamps> Grace<M, F> {
         // (F) a leader of another domain has advanced the clock beyond `target`, and fenced, after this leader did. A
         // thread that it has seen outside, or with its own stamp, is in no section that this leader waits for.
         let before = known.map_or(0, |known| known.load(Acquire));
-        if is_at_least(before, target) {
+        // A time that is later than the clock is an old one, from half of all times ago: nobody has waited since.
+        if is_at_least(before, target) && is_at_least(F::clock(record::clocks::<M>()).load(Relaxed), before) {
             return Ok(());
         }
         // SAFETY: `at` is null or a group, and groups are never unmapped.
@@ -405,6 +408,37 @@ mod tests {
         });
     }
 
+    /// Half of all times later, what nobody has said anything about meanwhile says nothing: neither the time that all readers of
+    /// QSBR had reached, nor the word of a thread that has gone offline.
+    #[test]
+    fn old_times_are_not_later_ones() {
+        use super::super::qsbr::QsbrDomain;
+        use super::super::{Reader, Reclaim};
+        assert!(super::super::forks::in_a_child(|| {
+            let domain = QsbrDomain::<Native>::new_in();
+            domain.barrier();
+            let clock = &record::clocks::<Native>().grace;
+            for _ in 0..3 {
+                clock.fetch_add(1 << 62, AcqRel);
+                super::super::rcu::global().synchronize();
+            }
+            let (inside, leave) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let reader = domain.reader();
+                    let guard = reader.enter();
+                    inside.wait();
+                    leave.wait();
+                    drop(guard);
+                });
+                inside.wait();
+                let waits = !domain.poll(domain.start_poll());
+                leave.wait();
+                waits
+            })
+        }));
+    }
+
     /// Times wrap around: a reader that began before is still in the way, and one that began after is not.
     #[test]
     fn times_wrap_around() {
@@ -412,6 +446,7 @@ mod tests {
         assert!(is_at_least(after, before) && !is_at_least(before, after) && is_at_least(before, before));
         assert!(has_reached(after, before) && !has_reached(before, after));
         assert!(has_reached(before & !NESTING, after), "it is outside");
-        assert!(tree::vouches(after | tree::ALL, before) && !tree::vouches(before | tree::ALL, after));
+        let vouches = |word: u64, time| tree::vouches(word | tree::ALL, time, &|| after);
+        assert!(vouches(after, before) && !vouches(before, after));
     }
 }

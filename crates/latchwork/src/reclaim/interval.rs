@@ -45,7 +45,7 @@
 //! fence and one addition. Progress: a section is lock-free: it reads a pointer again if the clock has advanced by 64 eras.
 //! A thread that retires waits for nobody.
 
-use super::backlog::{Backlog, Steal};
+use super::backlog::{Backlog, Steal, to_the_end};
 use super::garbage::{Garbage, Limit};
 use super::hazard::free_slots;
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -338,18 +338,20 @@ impl<M: Records, const SHIFT: u32> Drop for IntervalDomain<M, SHIFT> {
             );
         }
         let collecting = self.backlog.lock();
-        let mut rest = Rest::new();
-        loop {
-            // Destructors may retire, so there may be more each time.
-            collecting.steal(Steal::Last);
-            if collecting.list().is_empty() {
-                return;
+        to_the_end(|| {
+            let mut rest = Rest::new();
+            loop {
+                // Destructors may retire, so there may be more each time.
+                collecting.steal(Steal::Last);
+                if collecting.list().is_empty() {
+                    return;
+                }
+                self.look(collecting.list());
+                if !collecting.list().is_empty() {
+                    rest.take::<M>(false);
+                }
             }
-            self.look(collecting.list());
-            if !collecting.list().is_empty() {
-                rest.take::<M>(false);
-            }
-        }
+        });
     }
 }
 

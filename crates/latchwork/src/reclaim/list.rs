@@ -373,6 +373,14 @@ impl<M: Records> List<M> {
             }
         }
         self.count.store(self.chain(&self.incoming).count() as u32, Relaxed);
+        struct Recall<'a, M: Records>(&'a List<M>);
+        impl<M: Records> Drop for Recall<'_, M> {
+            fn drop(&mut self) {
+                self.0.recall();
+            }
+        }
+        // If a destructor panics, the rest waits again.
+        let _rest = Recall(self);
         // SAFETY: no thread uses the objects, says the caller. Nothing else keeps objects in a list where this is called.
         unsafe { self.reclaim_chain(&self.kept) };
     }

@@ -72,7 +72,9 @@ impl<M: Records> RcuDomain<M> {
     /// [`barrier`](Self::barrier) that may be called in a section of the caller's own. There it waits neither for that
     /// section nor for a younger one, if everything was retired by [`retire_ordered`](Self::retire_ordered) before the
     /// section began. If anything else was retired and not reclaimed, it waits for the end of the section, and so for
-    /// ever. Threads that call this may do so at the same time: none keeps another one from reclaiming while it waits.
+    /// ever. Threads that call this may do so at the same time: none keeps another one from reclaiming while it waits. A thread in
+    /// [`barrier`](Self::barrier) does, and waits for the caller's section meanwhile: both would wait for ever. So a program that calls this
+    /// in sections calls it everywhere.
     ///
     /// # Panics
     ///

@@ -138,7 +138,8 @@ impl<'d, M: Records> QsbrReader<'d, M> {
         if word != now {
             stamp::<M>(online, now);
         }
-        if self.place.is_some_and(|(group, place)| tree::reached(group, place, now)) {
+        let clock = || record::clocks::<M>().grace.load(Relaxed);
+        if self.place.is_some_and(|(group, place)| tree::reached(group, place, now, &clock)) {
             // (E) pairs with the loads of the leader, and of the thread above.
             online.store(now | ALL, Release);
         }

@@ -8,7 +8,7 @@
 //! is stamped with the number of the first such scan that finds it. By the oldest stamp, a thread knows when everything
 //! is reclaimed that was there when it began to wait, while more comes in.
 
-use super::backlog::{Backlog, Collecting, Steal};
+use super::backlog::{Backlog, Collecting, Steal, to_the_end};
 use super::header::Header;
 use super::list::List;
 use super::pace::Rest;
@@ -93,12 +93,14 @@ impl<M: Records> Sieve<M> {
     /// Scans for the last time, when the domain is dropped; and again while destructors retire.
     pub(super) fn close(&self, scan: impl Fn(&List<M>)) {
         let scanning = self.backlog.lock();
-        loop {
-            self.scan_others(&scanning, Steal::Last, &scan);
-            if !self.backlog.has_incoming() {
-                return;
+        to_the_end(|| {
+            loop {
+                self.scan_others(&scanning, Steal::Last, &scan);
+                if !self.backlog.has_incoming() {
+                    return;
+                }
             }
-        }
+        });
     }
 
     /// Scans, unless the caller is a destructor that runs in a scan. Called when a batch is full.

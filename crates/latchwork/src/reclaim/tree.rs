@@ -26,25 +26,37 @@ const CHILDREN: usize = 4;
 pub(super) const ALL: u64 = NEEDS_FULL_FENCE;
 
 /// Whether the owner of this word says that it, and all threads below it, have reached `time`. That stays true when the
-/// owner goes offline, or exits.
-pub(super) fn vouches(word: u64, time: u64) -> bool {
-    word & ALL != 0 && is_at_least(word, time)
+/// owner goes offline, or exits; until half of all times have passed. Then the word is later than the clock.
+/// `clock` looks at the clock: what it said a moment ago may deny what the word says, and never the other way round.
+pub(super) fn vouches(word: u64, time: u64, clock: &impl Fn() -> u64) -> bool {
+    word & ALL != 0 && is_at_least(word, time) && is_at_least(clock(), word)
 }
 
 /// Whether all threads below `parent` have reached `time`. The caller has seen that time on the clock, and has issued a
 /// full fence since then.
-pub(super) fn reached<M: Machine>(group: &'static Group<M, Record<M>>, parent: usize, time: u64) -> bool {
-    below(group.entries(), group.owners(), parent, time)
+pub(super) fn reached<M: Machine>(
+    group: &'static Group<M, Record<M>>,
+    parent: usize,
+    time: u64,
+    clock: &impl Fn() -> u64,
+) -> bool {
+    below(group.entries(), group.owners(), parent, time, clock)
 }
 
-fn below<M: Machine>(records: &'static [Record<M>], owned: u32, parent: usize, time: u64) -> bool {
+fn below<M: Machine>(
+    records: &'static [Record<M>],
+    owned: u32,
+    parent: usize,
+    time: u64,
+    clock: &impl Fn() -> u64,
+) -> bool {
     let first = CHILDREN * parent + 1;
     let mut children = first..records.len().min(first + CHILDREN);
     children.all(|child| {
         // (E) pairs with the stores of that thread: its sections, and those of the threads below it, happen before.
         let word = if owned & 1 << child == 0 { 0 } else { records[child].online.load(Acquire) };
         // A thread that is offline does not vouch for those below it. What it reads next, it reads at a later time.
-        vouches(word, time) || word & NESTING == 0 && below(records, owned, child, time)
+        vouches(word, time, clock) || word & NESTING == 0 && below(records, owned, child, time, clock)
     })
 }
 
@@ -52,7 +64,7 @@ fn below<M: Machine>(records: &'static [Record<M>], owned: u32, parent: usize, t
 mod tests {
     use super::*;
     use crate::machine::Native;
-    use crate::machine::record::STEP;
+    use crate::machine::record::{STEP, TIME};
     use std::boxed::Box;
 
     const NOW: u64 = (7 * STEP) | 1;
@@ -68,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_thread_vouches_when_all_below_it_have_reached_the_time() {
-        let reached = |words: &[(usize, u64)], parent| reached(group(&[], words), parent, NOW);
+        let reached = |words: &[(usize, u64)], parent| reached(group(&[], words), parent, NOW, &|| NOW);
         assert!(reached(&[], 0), "all are offline");
         assert!(reached(&[(0, BEFORE)], 0), "it is not asked about itself");
         for child in 1..=4 {
@@ -82,9 +94,17 @@ mod tests {
         assert!(!reached(&[(8, BEFORE)], 1) && reached(&[(8, BEFORE)], 2));
     }
 
+    /// Half of all times later, the word of a thread that is offline says nothing any more.
+    #[test]
+    fn an_old_word_does_not_vouch() {
+        let late = NOW.wrapping_add(TIME / 2 + 2 * STEP);
+        assert!(is_at_least(NOW, late), "the word seems to be later");
+        assert!(!vouches(NOW | ALL, late, &|| late) && vouches(late | ALL, late, &|| late));
+    }
+
     #[test]
     fn who_has_exited_is_not_in_the_way_but_those_below_are() {
-        assert!(reached(group(&[1, 2], &[(1, BEFORE), (2, BEFORE)]), 0, NOW));
-        assert!(!reached(group(&[1], &[(6, BEFORE)]), 0, NOW));
+        assert!(reached(group(&[1, 2], &[(1, BEFORE), (2, BEFORE)]), 0, NOW, &|| NOW));
+        assert!(!reached(group(&[1], &[(6, BEFORE)]), 0, NOW, &|| NOW));
     }
 }
