@@ -236,7 +236,7 @@ while read -r lock _ _ row; do
     others=()
     [[ $lock == *-other || $lock == bravo-rwsem ]] && others=(handed=1)
     if [[ $row == *broken* ]]; then
-        echo "broken $lock|fails|lock=$lock seconds=60 stall=2 writers=8 readers=8 long_holds=1 ${others[*]}"
+        echo "broken $lock|fails|lock=$lock seconds=60 stall=2 steps=0 writers=8 readers=8 long_holds=1 ${others[*]}"
     else
         echo "mixed $lock|ok|$common timed=1 long_holds=1"
         if [[ $row == *sleeps* ]]; then
@@ -264,7 +264,7 @@ for check in 'signals broken-shfl|killed=1' 'real-time broken-shfl|realtime=1' '
     'hotplug broken-shfl|' 'hotplug broken-bravo|writers=8 readers=8'; do
     IFS='|' read -r name parameters <<<"$check"
     if [[ -z $locks || " $locks " == *" ${name#* } "* ]]; then
-        echo "$name|fails|lock=${name#* } seconds=60 stall=2 long_holds=1 $parameters" >>"$out/checks.all"
+        echo "$name|fails|lock=${name#* } seconds=60 stall=2 steps=0 long_holds=1 $parameters" >>"$out/checks.all"
     fi
 done
 while IFS= read -r check; do

@@ -69,13 +69,14 @@ static struct task_struct *detach(struct sleeper *sleeper)
 	return task;
 }
 
-// Sleeps while the word holds `expected`. False if the time or a signal ended the sleep.
+// Sleeps while the word holds `expected`. False if the time or a signal ended the sleep, and no lw_k_wake has counted this sleeper: as
+// futex(2), which reports a timeout only of a waiter that is still in the queue. The caller may leave without waking another waiter then.
 bool lw_k_wait(const u32 *word, u32 expected, u64 until, u32 signals)
 {
 	struct bucket *bucket = bucket_of(word);
 	struct sleeper me = { .task = current, .word = word };
 	unsigned int state = signals == 1 ? TASK_INTERRUPTIBLE : signals ? TASK_KILLABLE : TASK_UNINTERRUPTIBLE;
-	bool in_time = true;
+	bool in_time = true, was_woken = true;
 	unsigned long flags;
 
 	// Under this lock the comparison and the sleep are one step for lw_k_wake. A thread that changes the word and then
@@ -111,17 +112,18 @@ bool lw_k_wait(const u32 *word, u32 expected, u64 until, u32 signals)
 	}
 	__set_current_state(TASK_RUNNING);
 
-	// A sleeper that was not woken takes itself out. It may have been moved to another list meanwhile.
+	// A sleeper that was not woken takes itself out. It may have been moved to another list meanwhile, or woken since it last looked.
 	while ((word = smp_load_acquire(&me.word))) {
 		bucket = bucket_of(word);
 		lock_bucket(bucket, &flags);
 		if (me.word == word) {
 			list_del(&me.entry);
 			me.word = NULL;
+			was_woken = false;
 		}
 		raw_spin_unlock_irqrestore(&bucket->lock, flags);
 	}
-	return in_time;
+	return was_woken || in_time;
 }
 
 // Wakes up to `count` sleepers on the word, the longest first. Uses the address alone.

@@ -69,14 +69,17 @@ static unsigned long least;
 module_param(least, ulong, 0444);
 MODULE_PARM_DESC(least, "acquisitions that there must be before the torture ends, even if it takes longer (at most a minute)");
 
-static int stall = 10;
+int stall = 10;
 module_param(stall, int, 0444);
 MODULE_PARM_DESC(stall, "a thread must not get nowhere for so many seconds");
 static char *verdict = "none";
 module_param(verdict, charp, 0444);
 MODULE_PARM_DESC(verdict, "for reading: ok or fails");
 
-#define TICKS_PER_SECOND 50
+static bool steps = true;
+module_param(steps, bool, 0444);
+MODULE_PARM_DESC(steps, "before the torture, the scripted steps of what is asked for: timed, killed, handed");
+
 #define MOST_THREADS 256
 
 const struct lw_row *row;
@@ -137,6 +140,12 @@ static void nothing(void *unused)
 {
 }
 
+void wait_a_tick(void)
+{
+	msleep(20);
+	on_each_cpu(nothing, NULL, 1);
+}
+
 // Lets the readers stay out while a writer waits too long for them.
 static void forbear_readers(unsigned long writer_waited)
 {
@@ -174,8 +183,7 @@ static void watch(void)
 		bool late = tick > end, all_go_on = true;
 		unsigned int i;
 
-		msleep(20);
-		on_each_cpu(nothing, NULL, 1);
+		wait_a_tick();
 		WRITE_ONCE(pausing, stutter && !late && tick % 50 >= 45);
 		for (i = 0; i < threads; i++) {
 			struct worker *worker = &workers[i];
@@ -260,9 +268,11 @@ static int __init torture_init(void)
 			kfree(the_lock);
 			return PTR_ERR(porter_task);
 		}
-		if (!(row->flags & LW_BROKEN))
+		if (steps)
 			check_semantics();
 	}
+	if (steps)
+		check_giving_up();
 	status = start_workers();
 	if (!status) {
 		if (from_interrupts())

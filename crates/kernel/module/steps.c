@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Scripted steps before the torture: what an acquisition promises that may give up. The torture's threads cannot see when one does not:
+// the holder leaves soon, and then the waiter has the lock.
+
+#include <linux/kthread.h>
+#include <linux/sched/signal.h>
+#include <linux/timekeeping.h>
+
+#include "torture.h"
+
+// One acquisition, by a thread of its own.
+struct attempt {
+	struct task_struct *task;
+	bool writes;
+	enum lw_patience patience;
+	u64 until;
+	int outcome;
+};
+enum { BEGINS, WAITS, GAVE_UP, ACQUIRED };
+
+static void release(bool writes, unsigned long token)
+{
+	if (writes)
+		row->unlock_write(the_lock, token);
+	else if (handed)
+		row->unlock_any_read(the_lock);
+	else
+		row->unlock_read(the_lock, token);
+}
+
+static unsigned long acquire(bool writes)
+{
+	unsigned long token = 0;
+
+	(writes ? row->write : row->read)(the_lock, LW_ENDLESS, 0, &token);
+	return token;
+}
+
+static int make_attempt(void *data)
+{
+	struct attempt *attempt = data;
+	unsigned long token;
+	bool acquired;
+
+	allow_signal(SIGKILL);
+	allow_signal(SIGUSR1);
+	WRITE_ONCE(attempt->outcome, WAITS);
+	acquired = (attempt->writes ? row->write : row->read)(the_lock, attempt->patience, attempt->until, &token);
+	if (acquired)
+		release(attempt->writes, token);
+	WRITE_ONCE(attempt->outcome, acquired ? ACQUIRED : GAVE_UP);
+	while (!kthread_should_stop())
+		schedule_timeout_uninterruptible(1);
+	return 0;
+}
+
+// A thread that makes the attempt; with `cpu`, on that processor alone.
+static bool begin(struct attempt *attempt, int cpu)
+{
+	attempt->outcome = BEGINS;
+	attempt->task = kthread_create(make_attempt, attempt, "lw_torture/step");
+	if (IS_ERR(attempt->task)) {
+		error("no memory for a thread");
+		return false;
+	}
+	if (cpu >= 0)
+		kthread_bind(attempt->task, cpu);
+	wake_up_process(attempt->task);
+	return true;
+}
+
+static bool has_ended(struct attempt *attempt)
+{
+	return READ_ONCE(attempt->outcome) > WAITS;
+}
+
+static bool sleeps(struct attempt *attempt)
+{
+	return READ_ONCE(attempt->outcome) == WAITS && READ_ONCE(attempt->task->__state) != TASK_RUNNING;
+}
+
+static bool comes_true(bool (*state)(struct attempt *), struct attempt *attempt, unsigned long seconds)
+{
+	unsigned long ticks = seconds * TICKS_PER_SECOND;
+
+	while (!state(attempt) && ticks--)
+		wait_a_tick();
+	return state(attempt);
+}
+
+// Ends the attempt's thread. It has the lock to itself by now, so it can only be stuck if it was not woken.
+static void end(struct attempt *attempt, const char *stuck)
+{
+	if (!comes_true(has_ended, attempt, stall)) {
+		error(stuck);
+		lw_rescue(true);
+	}
+	kthread_stop(attempt->task);
+	lw_rescue(false);
+}
+
+// A thread that may sleep attempts a lock that this one holds.
+static void must_give_up(bool held_by_writer, bool writes, enum lw_patience patience)
+{
+	// The writers of the kernel's semaphore have no interruptible form.
+	int signal = patience == LW_KILLABLE || row->unlock_any_read ? SIGKILL : SIGUSR1;
+	struct attempt attempt = { .writes = writes, .patience = patience };
+	unsigned long token = acquire(held_by_writer);
+
+	attempt.until = ktime_get_mono_fast_ns() + 5 * NSEC_PER_MSEC;
+	if (begin(&attempt, -1)) {
+		if (patience == LW_INTERRUPTIBLE || patience == LW_KILLABLE) {
+			comes_true(sleeps, &attempt, stall);
+			send_sig(signal, attempt.task, 1);
+		}
+		if (!comes_true(has_ended, &attempt, stall))
+			error(patience == LW_TRY ? "an attempt waits" :
+			      patience == LW_TIMED ? "a waiter does not give up at its deadline" :
+			      patience == LW_KILLABLE ? "a killed waiter does not give up" :
+			      "an interrupted waiter does not give up");
+		else if (attempt.outcome == ACQUIRED)
+			error("an attempt has a lock that is held");
+	}
+	release(held_by_writer, token);
+	if (!IS_ERR(attempt.task))
+		end(&attempt, "a waiter gets nowhere though the lock is free");
+}
+
+// The holder itself attempts a lock that only spins: so the attempt meets a held lock on a machine of one processor, too.
+static void must_not_acquire(bool held_by_writer, bool writes)
+{
+	lw_acquire function = writes ? row->write : row->read;
+	unsigned long token, unused;
+
+	preempt_disable();
+	token = acquire(held_by_writer);
+	if (function(the_lock, LW_TRY, 0, &unused))
+		error("an attempt has a lock that is held");
+	if (function(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + NSEC_PER_MSEC, &unused))
+		error("an attempt has a lock that is held");
+	release(held_by_writer, token);
+	preempt_enable();
+}
+
+static void try_all(void (*step)(bool held_by_writer, bool writes, enum lw_patience patience), enum lw_patience patience)
+{
+	int i;
+
+	step(true, true, patience);
+	if (!row->read)
+		return;
+	step(true, false, patience);
+	for (i = 0; i < 64; i++) // enough reads for a bias
+		release(false, acquire(false));
+	step(false, true, patience);
+}
+
+static void spinning_step(bool held_by_writer, bool writes, enum lw_patience unused)
+{
+	must_not_acquire(held_by_writer, writes);
+}
+
+// The first waiter's deadline has passed, and that waiter has not run since, when the holder leaves and wakes it. The wakeup is used
+// up. If the waiter gives up all the same, it must wake the next one.
+static void late_waiter(void)
+{
+	int cpu = get_cpu();
+	cpumask_var_t before;
+	u64 patience = NSEC_PER_SEC / 10;
+	bool met = false;
+
+	put_cpu();
+	if (!alloc_cpumask_var(&before, GFP_KERNEL))
+		return error("no memory for a mask of processors");
+	cpumask_copy(before, current->cpus_ptr);
+	set_cpus_allowed_ptr(current, cpumask_of(cpu));
+	// An emulated machine may stand still for longer than the waiter's patience.
+	for (; !met && patience < 30 * NSEC_PER_SEC; patience *= 4) {
+		struct attempt first = { .writes = true, .patience = LW_TIMED }, second = { .writes = true };
+		unsigned long token = acquire(true);
+
+		first.until = ktime_get_mono_fast_ns() + patience;
+		if (begin(&first, cpu) && comes_true(sleeps, &first, 1) && begin(&second, -1))
+			comes_true(sleeps, &second, 1);
+		preempt_disable();
+		met = ktime_get_mono_fast_ns() < first.until;
+		while (met && ktime_get_mono_fast_ns() < first.until + 20 * NSEC_PER_MSEC)
+			cpu_relax(); // the timer's interrupt comes
+		release(true, token);
+		preempt_enable();
+		if (!IS_ERR_OR_NULL(first.task))
+			end(&first, "a waiter gets nowhere though the lock is free");
+		if (!IS_ERR_OR_NULL(second.task))
+			end(&second, "a wakeup is lost with a waiter whose deadline has passed");
+	}
+	set_cpus_allowed_ptr(current, before);
+	free_cpumask_var(before);
+}
+
+void check_giving_up(void)
+{
+	if (!(row->flags & LW_SLEEPS)) {
+		if (timed)
+			try_all(spinning_step, LW_TRY);
+		return;
+	}
+	if (timed) {
+		try_all(must_give_up, LW_TRY);
+		try_all(must_give_up, LW_TIMED);
+		late_waiter();
+	}
+	if (killed) {
+		try_all(must_give_up, LW_INTERRUPTIBLE);
+		try_all(must_give_up, LW_KILLABLE);
+	}
+}
