@@ -12,12 +12,12 @@
 
 #ifdef MODULE
 #include "shim.h"
+#else
+void lw_k_doze(u64 nanos); // in shim.c
 #endif
 
 #define NODE_BYTES 64
 #define NODES_PER_CPU 64
-
-void lw_k_doze(u64 nanos); // in shim.c
 
 // The lock is its processor's own, but for a processor that has no node left, and no memory for one.
 struct stack {

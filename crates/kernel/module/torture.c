@@ -231,7 +231,7 @@ static void watch(void)
 
 static int __init torture_init(void)
 {
-	unsigned long acquired = 0, gave_up = 0, downgraded = 0, fewest = ULONG_MAX;
+	unsigned long acquired = 0, gave_up = 0, downgraded = 0, fewest = ULONG_MAX, sleeps = 0;
 	int i, online = num_online_cpus(), status;
 
 	row = lw_find(lock);
@@ -293,8 +293,10 @@ static int __init torture_init(void)
 	WRITE_ONCE(readers_out, true); // a writer must be able to end
 	if (from_interrupts())
 		stop_timers();
-	for (i = 0; i < threads; i++)
+	for (i = 0; i < threads; i++) {
+		sleeps += workers[i].task->nvcsw;
 		kthread_stop(workers[i].task);
+	}
 	if (handed)
 		kthread_stop(porter_task);
 	lw_rescue(false);
@@ -311,8 +313,8 @@ static int __init torture_init(void)
 		error("nothing was acquired");
 	if (no_interrupt_has_acquired())
 		error("no interrupt has acquired the lock");
-	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld\n",
-		lock, writers, readers, acquired, fewest, gave_up, downgraded, carried, forbearances,
+	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu sleeps=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld\n",
+		lock, writers, readers, acquired, fewest, gave_up, sleeps, downgraded, carried, forbearances,
 		atomic_long_read(&in_interrupts),
 		atomic_long_read(&errors), atomic_long_read(&stalls));
 	kfree(the_lock);

@@ -155,10 +155,8 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
         unsafe { lw_k_wake(word.cast(), count) }
     }
 
-    fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
-        // SAFETY: the function reads `from` only if a thread sleeps there, which keeps the lock from being freed.
-        unsafe { lw_k_requeue(from.cast(), expected, to.as_ptr()) }
-    }
+    // `requeue` is the trait's: it wakes the sleeper. A move may come late, when `from` is another waiter's node, and take that waiter to a
+    // lock that it does not wait for. It would wake by itself in user space, but here no sleep has a time limit.
 
     /// A full fence. The other side could interrupt all processors instead, so that this side would cost nothing; but a
     /// writer may attempt a semaphore with interrupts off, where that is not allowed, and processors that are kept free of
