@@ -419,8 +419,8 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     fn is_locked(&self) -> bool {
         // Twice: while this looks, a release without a token may empty the slot of a reader that goes on (`anonymous`). It then
-        // leaves a read of the underlying lock in the place of that one. (Two more such releases meanwhile, of threads that read
-        // through other slots than their own, could put it back into a slot. No look at several words sees that.)
+        // leaves a read of the underlying lock in the place of that one. (A second such release meanwhile, by a thread that ends
+        // another thread's read, can leave a slot in the place of that again. A look at words one by one may miss that too.)
         let below = || self.lock.is_locked();
         below() || self.may_have_slot_readers() && (self.is_in_a_slot() || below())
     }
