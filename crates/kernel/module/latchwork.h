@@ -127,4 +127,12 @@ void *lw_new(const struct lw_row *row, gfp_t flags);
  */
 void lw_rescue(bool on);
 
+/*
+ * Suspends each thread that may sleep when it is about to wake a sleeper, if `on`; how many that are; and lets the first
+ * `count` of them go on. For a test of what another thread does meanwhile.
+ */
+void lw_stop_wakers(bool on);
+unsigned int lw_stopped_wakers(void);
+void lw_let_wakers_go_on(unsigned int count);
+
 #endif

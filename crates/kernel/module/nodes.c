@@ -1,30 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Queue nodes: a stack for each processor, used with interrupts off, so in a task as well as in an interrupt.
+// Queue nodes: a stack for each processor, used with interrupts off, so in a task as well as in an interrupt. A processor without a node
+// takes one of another processor, if the allocator has no memory.
 
 #include <linux/init.h>
+#include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
 #include <linux/spinlock.h>
+#include <linux/time64.h>
 
 #ifdef MODULE
 #include "shim.h"
+#else
+void lw_k_doze(u64 nanos); // in shim.c
 #endif
 
 #define NODE_BYTES 64
 #define NODES_PER_CPU 64
 
+// The lock is its processor's own, but for a processor that has no node left, and no memory for one.
 struct stack {
+	raw_spinlock_t lock;
 	unsigned int height;
 	void *nodes[2 * NODES_PER_CPU];
 };
 
-static DEFINE_PER_CPU(struct stack, stacks);
+static DEFINE_PER_CPU(struct stack, stacks) = { .lock = __RAW_SPIN_LOCK_UNLOCKED(stacks.lock) };
 
 #ifdef MODULE
-static void *unused_node(void)
+static void *unused_node(int cpu)
 {
 	return NULL;
 }
+
+// For a test: no further node is allocated, and how often a processor had none.
+static bool no_memory;
+module_param(no_memory, bool, 0644);
+MODULE_PARM_DESC(no_memory, "the allocator gives no further queue nodes");
+static ulong without_node;
+module_param(without_node, ulong, 0444);
+MODULE_PARM_DESC(without_node, "for reading: how often a processor had no queue node, and the allocator gave none");
 #else
 // The first nodes of each processor need no memory of the allocator, which has locks itself.
 struct first {
@@ -34,12 +50,16 @@ struct first {
 
 static DEFINE_PER_CPU_ALIGNED(struct first, firsts);
 
-static void *unused_node(void)
+// The caller has locked the processor's stack.
+static void *unused_node(int cpu)
 {
-	struct first *first = this_cpu_ptr(&firsts);
+	struct first *first = per_cpu_ptr(&firsts, cpu);
 
 	return first->taken < NODES_PER_CPU ? first->nodes[first->taken++] : NULL;
 }
+
+#define no_memory false
+static unsigned long without_node;
 #endif
 
 // The nodes that no stack has room for.
@@ -59,37 +79,72 @@ static void *spare_node(void)
 	if (node)
 		spares = node->next;
 	raw_spin_unlock(&spare_lock);
-	return node || !cache ? node : kmem_cache_zalloc(cache, GFP_ATOMIC);
+	return node;
+}
+
+static void *new_node(void)
+{
+	void *node = cache && !no_memory ? kmem_cache_zalloc(cache, GFP_ATOMIC | __GFP_NOWARN) : NULL;
+
+	if (!node)
+		WRITE_ONCE(without_node, READ_ONCE(without_node) + 1);
+	return node;
+}
+
+static void *node_of(int cpu)
+{
+	struct stack *stack = per_cpu_ptr(&stacks, cpu);
+	void *node;
+
+	raw_spin_lock(&stack->lock);
+	node = stack->height ? stack->nodes[--stack->height] : unused_node(cpu);
+	raw_spin_unlock(&stack->lock);
+	return node;
+}
+
+static void *node_of_any(void)
+{
+	void *node = NULL;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		node = node_of(cpu);
+		if (node)
+			break;
+	}
+	return node;
 }
 
 void *lw_k_take_node(void)
 {
-	struct stack *stack;
 	unsigned long flags;
 	void *node;
 
-	local_irq_save(flags);
-	stack = this_cpu_ptr(&stacks);
 	for (;;) {
-		node = stack->height ? stack->nodes[--stack->height] : unused_node() ?: spare_node();
+		local_irq_save(flags);
+		node = node_of(smp_processor_id()) ?: spare_node() ?: new_node() ?: node_of_any();
+		local_irq_restore(flags);
 		if (node)
-			break;
-		cpu_relax(); // no memory: a node comes back when a thread leaves a queue
+			return node;
+		// All nodes are in use: one comes back when a thread leaves a queue, on whatever processor.
+		lw_k_doze(NSEC_PER_MSEC);
 	}
-	local_irq_restore(flags);
-	return node;
 }
 
 void lw_k_return_node(void *node)
 {
 	struct stack *stack;
 	unsigned long flags;
+	bool full;
 
 	local_irq_save(flags);
 	stack = this_cpu_ptr(&stacks);
-	if (stack->height < ARRAY_SIZE(stack->nodes)) {
+	raw_spin_lock(&stack->lock);
+	full = stack->height == ARRAY_SIZE(stack->nodes);
+	if (!full)
 		stack->nodes[stack->height++] = node;
-	} else {
+	raw_spin_unlock(&stack->lock);
+	if (full) {
 		struct spare *spare = node;
 
 		raw_spin_lock(&spare_lock);

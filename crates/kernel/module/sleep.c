@@ -69,13 +69,14 @@ static struct task_struct *detach(struct sleeper *sleeper)
 	return task;
 }
 
-// Sleeps while the word holds `expected`. False if the time or a signal ended the sleep.
+// Sleeps while the word holds `expected`. False if the time or a signal ended the sleep, and no lw_k_wake has counted this sleeper: as
+// futex(2), which reports a timeout only of a waiter that is still in the queue. The caller may leave without waking another waiter then.
 bool lw_k_wait(const u32 *word, u32 expected, u64 until, u32 signals)
 {
 	struct bucket *bucket = bucket_of(word);
 	struct sleeper me = { .task = current, .word = word };
 	unsigned int state = signals == 1 ? TASK_INTERRUPTIBLE : signals ? TASK_KILLABLE : TASK_UNINTERRUPTIBLE;
-	bool in_time = true;
+	bool in_time = true, was_woken = true;
 	unsigned long flags;
 
 	// Under this lock the comparison and the sleep are one step for lw_k_wake. A thread that changes the word and then
@@ -111,18 +112,64 @@ bool lw_k_wait(const u32 *word, u32 expected, u64 until, u32 signals)
 	}
 	__set_current_state(TASK_RUNNING);
 
-	// A sleeper that was not woken takes itself out. It may have been moved to another list meanwhile.
+	// A sleeper that was not woken takes itself out. It may have been moved to another list meanwhile, or woken since it last looked.
 	while ((word = smp_load_acquire(&me.word))) {
 		bucket = bucket_of(word);
 		lock_bucket(bucket, &flags);
 		if (me.word == word) {
 			list_del(&me.entry);
 			me.word = NULL;
+			was_woken = false;
 		}
 		raw_spin_unlock_irqrestore(&bucket->lock, flags);
 	}
-	return in_time;
+	return was_woken || in_time;
 }
+
+#ifdef MODULE
+// For a test, which suspends threads that are about to wake a sleeper: how many it has stopped, and how many of those, from
+// the first, may go on.
+static bool stops_wakers;
+static atomic_t stopped;
+static unsigned int may_go_on;
+
+static void stop_if_told(void)
+{
+	unsigned int number;
+
+	if (!READ_ONCE(stops_wakers) || !lw_k_may_sleep())
+		return;
+	number = atomic_inc_return(&stopped);
+	while (READ_ONCE(stops_wakers) && READ_ONCE(may_go_on) < number)
+		lw_k_doze(NSEC_PER_MSEC);
+}
+
+void lw_stop_wakers(bool on)
+{
+	if (on) {
+		atomic_set(&stopped, 0);
+		WRITE_ONCE(may_go_on, 0);
+	}
+	WRITE_ONCE(stops_wakers, on);
+}
+EXPORT_SYMBOL_GPL(lw_stop_wakers);
+
+unsigned int lw_stopped_wakers(void)
+{
+	return atomic_read(&stopped);
+}
+EXPORT_SYMBOL_GPL(lw_stopped_wakers);
+
+void lw_let_wakers_go_on(unsigned int count)
+{
+	WRITE_ONCE(may_go_on, count);
+}
+EXPORT_SYMBOL_GPL(lw_let_wakers_go_on);
+#else
+static void stop_if_told(void)
+{
+}
+#endif
 
 // Wakes up to `count` sleepers on the word, the longest first. Uses the address alone.
 size_t lw_k_wake(const u32 *word, u32 count)
@@ -131,6 +178,7 @@ size_t lw_k_wake(const u32 *word, u32 count)
 	struct task_struct *woken[16];
 	size_t all = 0;
 
+	stop_if_told();
 	smp_mb(); // the caller's change of the word comes before the look at the list: pairs with the lock in lw_k_wait
 	while (count) {
 		struct sleeper *sleeper, *next;
@@ -157,8 +205,9 @@ size_t lw_k_wake(const u32 *word, u32 count)
 	return all;
 }
 
-// Moves the longest sleeper of one word to another, if the first still holds `expected`.
-void lw_k_requeue(const u32 *from, u32 expected, const u32 *to)
+#ifdef MODULE
+// Moves the longest sleeper of one word to another.
+static void move(const u32 *from, const u32 *to)
 {
 	struct bucket *first = bucket_of(from), *second = bucket_of(to);
 	struct sleeper *sleeper;
@@ -174,11 +223,8 @@ void lw_k_requeue(const u32 *from, u32 expected, const u32 *to)
 	list_for_each_entry(sleeper, &bucket_of(from)->sleepers, entry) {
 		if (sleeper->word != from)
 			continue;
-		// A sleeper on the word keeps the lock that it is in from being freed.
-		if (READ_ONCE(*from) == expected) {
-			WRITE_ONCE(sleeper->word, to);
-			list_move_tail(&sleeper->entry, &bucket_of(to)->sleepers);
-		}
+		WRITE_ONCE(sleeper->word, to);
+		list_move_tail(&sleeper->entry, &bucket_of(to)->sleepers);
 		break;
 	}
 	if (first != second)
@@ -186,7 +232,6 @@ void lw_k_requeue(const u32 *from, u32 expected, const u32 *to)
 	raw_spin_unlock_irqrestore(&first->lock, flags);
 }
 
-#ifdef MODULE
 // For the locks that are broken on purpose: every fourth call that finds a sleeper on the word moves the sleeper to a word that
 // nobody wakes, and returns true. The lost sleeper is found by lw_rescue() alone.
 bool lw_k_lose(const u32 *word)
@@ -205,7 +250,7 @@ bool lw_k_lose(const u32 *word)
 	raw_spin_unlock_irqrestore(&bucket->lock, flags);
 	if (!sleeps || READ_ONCE(rescue) || atomic_inc_return(&found) % 4)
 		return false;
-	lw_k_requeue(word, READ_ONCE(*word), &nobodys);
+	move(word, &nobodys);
 	return true;
 }
 

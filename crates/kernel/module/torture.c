@@ -7,7 +7,9 @@
 //
 // What counts as an error: two holders that exclude each other inside at the same time; two words that a writer changes
 // together and another holder sees apart; a held lock that says that it is free; a thread that gets nowhere for `stall` seconds;
-// an acquisition in an interrupt that times out, because the interrupt has suspended the holder. The torture ends at the first error.
+// an acquisition in an interrupt that times out, because the interrupt has suspended the holder; with irq=safe, no acquisition in an
+// interrupt at all. The torture ends at the first error. Before it, the steps of steps.c check what an acquisition that may give up
+// promises.
 //
 // A lock that prefers readers (LW_PREFERS_READERS) keeps a writer out for as long as readers overlap, which may be for ever. It
 // promises that the writer gets in once they do not. So when a writer of such a lock has waited for a second, the readers stay
@@ -69,14 +71,17 @@ static unsigned long least;
 module_param(least, ulong, 0444);
 MODULE_PARM_DESC(least, "acquisitions that there must be before the torture ends, even if it takes longer (at most a minute)");
 
-static int stall = 10;
+int stall = 10;
 module_param(stall, int, 0444);
 MODULE_PARM_DESC(stall, "a thread must not get nowhere for so many seconds");
 static char *verdict = "none";
 module_param(verdict, charp, 0444);
 MODULE_PARM_DESC(verdict, "for reading: ok or fails");
 
-#define TICKS_PER_SECOND 50
+static bool steps = true;
+module_param(steps, bool, 0444);
+MODULE_PARM_DESC(steps, "before the torture, the scripted steps of what is asked for: timed, killed, handed");
+
 #define MOST_THREADS 256
 
 const struct lw_row *row;
@@ -137,6 +142,12 @@ static void nothing(void *unused)
 {
 }
 
+void wait_a_tick(void)
+{
+	msleep(20);
+	on_each_cpu(nothing, NULL, 1);
+}
+
 // Lets the readers stay out while a writer waits too long for them.
 static void forbear_readers(unsigned long writer_waited)
 {
@@ -163,6 +174,12 @@ static void describe(void)
 	}
 }
 
+// With irq=safe the check is about interrupts that take the lock.
+static bool no_interrupt_has_acquired(void)
+{
+	return interrupts_are_off() && !atomic_long_read(&in_interrupts);
+}
+
 // Watches until the time is up and enough is done, or until an error, or a thread is stuck.
 static void watch(void)
 {
@@ -174,8 +191,7 @@ static void watch(void)
 		bool late = tick > end, all_go_on = true;
 		unsigned int i;
 
-		msleep(20);
-		on_each_cpu(nothing, NULL, 1);
+		wait_a_tick();
 		WRITE_ONCE(pausing, stutter && !late && tick % 50 >= 45);
 		for (i = 0; i < threads; i++) {
 			struct worker *worker = &workers[i];
@@ -205,7 +221,7 @@ static void watch(void)
 		if (atomic_long_read(&errors))
 			return;
 		forbear_readers(writer_waited);
-		if (late && acquired < least && tick < most)
+		if (late && tick < most && (acquired < least || no_interrupt_has_acquired()))
 			continue;
 		// The end waits until each thread has got on once more, so that a lost wakeup shows.
 		if (late && all_go_on)
@@ -215,7 +231,7 @@ static void watch(void)
 
 static int __init torture_init(void)
 {
-	unsigned long acquired = 0, gave_up = 0, downgraded = 0, fewest = ULONG_MAX;
+	unsigned long acquired = 0, gave_up = 0, downgraded = 0, fewest = ULONG_MAX, sleeps = 0;
 	int i, online = num_online_cpus(), status;
 
 	row = lw_find(lock);
@@ -260,9 +276,11 @@ static int __init torture_init(void)
 			kfree(the_lock);
 			return PTR_ERR(porter_task);
 		}
-		if (!(row->flags & LW_BROKEN))
+		if (steps)
 			check_semantics();
 	}
+	if (steps)
+		check_giving_up();
 	status = start_workers();
 	if (!status) {
 		if (from_interrupts())
@@ -275,8 +293,10 @@ static int __init torture_init(void)
 	WRITE_ONCE(readers_out, true); // a writer must be able to end
 	if (from_interrupts())
 		stop_timers();
-	for (i = 0; i < threads; i++)
+	for (i = 0; i < threads; i++) {
+		sleeps += workers[i].task->nvcsw;
 		kthread_stop(workers[i].task);
+	}
 	if (handed)
 		kthread_stop(porter_task);
 	lw_rescue(false);
@@ -291,8 +311,10 @@ static int __init torture_init(void)
 		error("a holder was left inside");
 	if (acquired == 0)
 		error("nothing was acquired");
-	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld\n",
-		lock, writers, readers, acquired, fewest, gave_up, downgraded, carried, forbearances,
+	if (no_interrupt_has_acquired())
+		error("no interrupt has acquired the lock");
+	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu sleeps=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld\n",
+		lock, writers, readers, acquired, fewest, gave_up, sleeps, downgraded, carried, forbearances,
 		atomic_long_read(&in_interrupts),
 		atomic_long_read(&errors), atomic_long_read(&stalls));
 	kfree(the_lock);

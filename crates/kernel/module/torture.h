@@ -24,6 +24,11 @@ extern bool soft;
 
 void error(const char *what);
 
+/* How long a thread must not get nowhere: seconds of so many ticks, in each of which every processor is at work. */
+extern int stall;
+#define TICKS_PER_SECOND 50
+void wait_a_tick(void);
+
 /* ---- threads.c: the threads that use the lock. */
 
 struct worker {
@@ -55,6 +60,10 @@ int porter(void *unused);
 extern unsigned long carried;
 /* What the kernel's semaphores promise, step by step, in one thread and the porter. */
 void check_semantics(void);
+
+/* ---- steps.c: what an acquisition promises that may give up, step by step. */
+
+void check_giving_up(void);
 
 /* ---- interrupts.c: timers whose interrupts use the lock. */
 

@@ -5,7 +5,8 @@
 //! | `broken-spin` | looks and takes in two steps | two threads inside |
 //! | `broken-handover` | a waiter enters while the thread before it is still inside | the same |
 //! | `broken-shfl` | one wakeup in four is lost ([`DEAF`](crate::machine::DEAF)) | threads that make no progress |
-//! | `broken-shfl-rw` | the same | the same |
+//! | `broken-shfl-stubborn` | no deadline and no signal ends a sleep ([`STUBBORN`](crate::machine::STUBBORN)) | a waiter that does not give up while the lock is held |
+//! | `broken-shfl-rw` | as `broken-shfl` | threads that make no progress |
 //! | `broken-glibc-rw` | the same, in a lock that prefers readers | a writer that makes no progress though no reader comes |
 //! | `broken-bravo` | the writer does not find the readers ([`BLIND`](crate::machine::BLIND)) | a reader beside a writer |
 //! | `broken-bravo-other` | a release by another task does not find the reader in the table ([`FORGETFUL`](crate::machine::FORGETFUL)) | a writer that makes no progress |

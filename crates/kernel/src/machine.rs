@@ -32,6 +32,8 @@ pub const FORGETFUL: u8 = 3;
 /// The locks of a kernel that is broken on purpose (feature `twin`), from when `lw_k_broken` says so: a writer does not find the
 /// readers in the table of visible readers (1), or a free lock is looked at and taken in two steps, with a sleep between (2).
 pub const TWIN: u8 = 4;
+/// A sleeping waiter does not give up: neither a time nor a signal ends its sleep.
+pub const STUBBORN: u8 = 5;
 
 /// A deadline that passes when a signal is pending, for the interruptible forms. There is no wall clock in here, so
 /// [`Clock::Realtime`] is the clock of signals: it shows 0, this time, or [`KILLABLE`] when the signal is deadly.
@@ -71,7 +73,7 @@ impl<const FAULT: u8> Kernel<FAULT> {
 
 // SAFETY: words are the core atomics; `lw_k_wait` compares and goes to sleep under the lock that `lw_k_wake` takes; both
 // sides of the asymmetric pairs are full fences; two live threads have two tasks; nodes are never freed while the module is
-// loaded. With a FAULT, the promise about `find` or `wake` is broken: only locks that are broken on purpose have one.
+// loaded. With a FAULT, the promise about `find`, `wake` or `wait` is broken: only locks that are broken on purpose have one.
 unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
     type U8 = AtomicU8;
     type U32 = AtomicU32;
@@ -133,6 +135,7 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
             let late = deadline.is_some_and(|deadline| deadline.passed::<Self>());
             return if late { Wait::TimedOut } else { Wait::Woken };
         }
+        let deadline = if FAULT == STUBBORN { None } else { deadline };
         let (until, signals) = match deadline {
             None => (u64::MAX, 0),
             Some(Deadline { clock: Clock::Monotonic, nanos }) => (nanos, 0),
@@ -152,10 +155,8 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
         unsafe { lw_k_wake(word.cast(), count) }
     }
 
-    fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
-        // SAFETY: the function reads `from` only if a thread sleeps there, which keeps the lock from being freed.
-        unsafe { lw_k_requeue(from.cast(), expected, to.as_ptr()) }
-    }
+    // `requeue` is the trait's: it wakes the sleeper. A move may come late, when `from` is another waiter's node, and take that waiter to a
+    // lock that it does not wait for. It would wake by itself in user space, but here no sleep has a time limit.
 
     /// A full fence. The other side could interrupt all processors instead, so that this side would cost nothing; but a
     /// writer may attempt a semaphore with interrupts off, where that is not allowed, and processors that are kept free of

@@ -11,7 +11,6 @@ unsafe extern "C" {
     pub fn lw_k_wait(word: *const u32, expected: u32, until: u64, signals: u32) -> bool;
     pub fn lw_k_wake(word: *const u32, count: u32) -> usize;
     pub fn lw_k_lose(word: *const u32) -> bool;
-    pub fn lw_k_requeue(from: *const u32, expected: u32, to: *const u32);
 
     // Time, threads, processors, nodes.
     pub safe fn lw_k_now() -> u64;

@@ -1,7 +1,7 @@
 //! Every lock as a row of function pointers, for C: [`lw_rows`].
 
 use crate::broken::{Early, Torn, forget};
-use crate::machine::{BLIND, DEAF, FORGETFUL, INTERRUPTIBLE, KILLABLE, Kernel};
+use crate::machine::{BLIND, DEAF, FORGETFUL, INTERRUPTIBLE, KILLABLE, Kernel, STUBBORN};
 use crate::rwsem::RawRwSemaphore;
 use crate::spin::Spin;
 use core::ffi::c_void;
@@ -290,6 +290,7 @@ pub unsafe extern "C" fn lw_rows(each: Each, context: *mut c_void) {
     rows.give(&Rows::mutex_row::<Torn>("broken-spin", BROKEN));
     rows.give(&Rows::mutex_row::<Early>("broken-handover", BROKEN));
     rows.give(&Rows::mutex_row::<RawShfl<Kernel<DEAF>>>("broken-shfl", BROKEN));
+    rows.give(&Rows::mutex_row::<RawShfl<Kernel<STUBBORN>>>("broken-shfl-stubborn", BROKEN));
     rows.give(&Rows::rwlock_row::<RawShflRw<Kernel<DEAF>>>("broken-shfl-rw", BROKEN));
     rows.give(&Rows::rwlock_row::<RawGlibcRw<Kernel<DEAF>>>("broken-glibc-rw", BROKEN));
     rows.give(&over_semaphore::<BLIND>("broken-bravo", BROKEN));

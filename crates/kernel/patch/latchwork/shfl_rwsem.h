@@ -27,6 +27,16 @@ EXPORT_SYMBOL(__init_rwsem);
 EXPORT_SYMBOL(lw_shfl_rw_is_locked);
 EXPORT_SYMBOL(lw_shfl_rw_is_contended);
 
+/*
+ * An attempt may wake a thread: a reader that turns back because a writer was faster wakes a writer that took it for a reader inside. Code
+ * that holds a run queue's lock attempts mmap_lock (the stack map of BPF), and must wake nobody. So an attempt fails with interrupts off,
+ * as that code itself sees to on PREEMPT_RT.
+ */
+static __always_inline bool may_attempt(void)
+{
+	return !irqs_disabled() && !in_nmi();
+}
+
 static __always_inline bool read_within(struct rw_semaphore *sem, enum lw_patience patience)
 {
 	CHECK_MAGIC(sem);
@@ -42,14 +52,29 @@ static __always_inline bool write_within(struct rw_semaphore *sem, enum lw_patie
 #define __down_read(sem) ((void)read_within(sem, LW_ENDLESS))
 #define __down_read_interruptible(sem) (read_within(sem, LW_INTERRUPTIBLE) ? 0 : -EINTR)
 #define __down_read_killable(sem) (read_within(sem, LW_KILLABLE) ? 0 : -EINTR)
-#define __down_read_trylock(sem) ((int)read_within(sem, LW_TRY))
+#define __down_read_trylock(sem) ((int)(may_attempt() && read_within(sem, LW_TRY)))
 #define __up_read(sem) lw_shfl_rw_unlock_read(&(sem)->shfl)
 #define __down_write(sem) ((void)write_within(sem, LW_ENDLESS))
 #define __down_write_killable(sem) (write_within(sem, LW_KILLABLE) ? 0 : -EINTR)
-#define __down_write_trylock(sem) ((int)write_within(sem, LW_TRY))
+#define __down_write_trylock(sem) ((int)(may_attempt() && write_within(sem, LW_TRY)))
 #define __up_write(sem) lw_shfl_rw_unlock_write(&(sem)->shfl)
 #define __downgrade_write(sem) lw_shfl_rw_downgrade(&(sem)->shfl)
 
 /* There is no field `owner`: the lock does not say who holds it, as the real-time kernel's semaphore does not. */
 #define __rwsem_set_reader_owned(sem, owner) ((void)(sem))
 #define DEBUG_RWSEMS_WARN_ON(condition, sem) ((void)(sem))
+
+static int __init attempt_with_interrupts_off(void)
+{
+	static DECLARE_RWSEM(sem);
+	unsigned long flags;
+
+	local_irq_save(flags);
+	WARN(__down_read_trylock(&sem), "latchwork: an attempt to read with interrupts off");
+	WARN(__down_write_trylock(&sem), "latchwork: an attempt to write with interrupts off");
+	local_irq_restore(flags);
+	if (!WARN_ON(!__down_read_trylock(&sem)))
+		__up_read(&sem);
+	return 0;
+}
+late_initcall(attempt_with_interrupts_off);

@@ -65,7 +65,7 @@ pub use word::{Arith, Word};
 pub enum Wait {
     /// The thread was woken or interrupted, or the word did not hold the expected value: look at the word again.
     Woken,
-    /// The deadline has passed.
+    /// The deadline has passed, and no [`wake`](Machine::wake) has counted this thread.
     TimedOut,
 }
 
@@ -144,6 +144,9 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
 
     /// Sleeps while `word` holds `expected`, until [`wake`](Machine::wake) or the deadline. The comparison and going to
     /// sleep are one atomic step with respect to `wake` (a futex). May return spuriously.
+    ///
+    /// A thread that `wake` has counted gets [`Wait::Woken`], even if its deadline passes before it runs. So a waiter that
+    /// gets [`Wait::TimedOut`] has used up no wakeup, and may leave without waking another waiter.
     fn wait(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Wait;
 
     /// Wakes up to `count` threads that sleep on `word`, the longest sleeper first; returns how many.

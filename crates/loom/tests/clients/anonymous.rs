@@ -204,3 +204,21 @@ fn a_release_meets_a_reader_that_finds_no_bias() {
         )
     });
 }
+
+/// A release for another thread may empty the slot of a reader that goes on, which is below then. So a look at the lock below and
+/// another at the slots may both miss it. At most 2 preemptions.
+#[test]
+fn a_read_lock_is_locked_while_another_read_ends() {
+    fn looks(shared: &Shared<Anonymous<SOUND>>) {
+        shared.lock.read();
+        assert!(shared.lock.is_locked(), "a read lock says that it is free");
+        shared.finish_read(());
+    }
+    crate::report("bravo, anonymous", || {
+        Model::new(2).with_reader_slots(1).check(
+            (Shared::<Anonymous<SOUND>>::new, warm::<Anonymous<SOUND>>),
+            &[looks, reads],
+            works_after::<Anonymous<SOUND>>,
+        )
+    });
+}

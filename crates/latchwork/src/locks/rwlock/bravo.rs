@@ -418,7 +418,11 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     }
 
     fn is_locked(&self) -> bool {
-        self.lock.is_locked() || self.may_have_slot_readers() && self.is_in_a_slot()
+        // Twice: while this looks, a release without a token may empty the slot of a reader that goes on (`anonymous`). It then
+        // leaves a read of the underlying lock in the place of that one. (A second such release meanwhile, by a thread that ends
+        // another thread's read, can leave a slot in the place of that again. A look at words one by one may miss that too.)
+        let below = || self.lock.is_locked();
+        below() || self.may_have_slot_readers() && (self.is_in_a_slot() || below())
     }
 
     /// Also while a writer holds the underlying lock and still waits for readers in slots (*holding*, *brief hold*); but not

@@ -151,6 +151,34 @@ fn a_deadline_ends_a_sleep() {
     );
 }
 
+/// A thread that was woken is not told that its deadline has passed, however close the two are.
+#[test]
+fn a_wakeup_that_is_counted_is_no_timeout() {
+    let mut seen = [0, 0];
+    for start in (18_000..21_000).step_by(10) {
+        let x = word();
+        let reason = Cell::new(Wait::Woken);
+        let woken = Cell::new(0);
+        play(
+            &machine((1, 1, 2, 1)),
+            &exact(),
+            vec![
+                &|| {
+                    let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
+                    reason.set(Sim::wait(&x.0, 0, Some(deadline)));
+                },
+                &|| {
+                    at(start);
+                    woken.set(Sim::wake(&raw const x.0, 1));
+                },
+            ],
+        );
+        assert_eq!(woken.get() == 1, reason.get() == Wait::Woken, "woken at {start} ns");
+        seen[woken.get()] += 1;
+    }
+    assert!(seen[0] > 10 && seen[1] > 10, "{seen:?}");
+}
+
 #[test]
 fn a_heavy_fence_interrupts_every_running_thread() {
     let x = word();
