@@ -322,6 +322,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         if !is_new {
             (&raw mut (*local).stacks).write_bytes(0, 1);
         }
+        (*local).stacks.begin();
         // As if the thread had come between two measurements: the smaller of two distances is distributed as the rest of one.
         let mean = 1 << HOLD_PERIODS[0];
         let chance = &mut (*local).chance;
