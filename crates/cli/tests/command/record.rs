@@ -69,6 +69,21 @@ const KNOWN: &str = r#"
     }
 "#;
 
+/// Two pairs of lock calls, with a quarter of a second in between.
+const LATE: &str = r#"
+    #include <pthread.h>
+    #include <unistd.h>
+    static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
+    int main(void) {
+        pthread_mutex_lock(&early);
+        pthread_mutex_unlock(&early);
+        usleep(250000);
+        pthread_mutex_lock(&late);
+        pthread_mutex_unlock(&late);
+        return 0;
+    }
+"#;
+
 /// Runs `latchwork record`; returns the trace, and what the command said.
 fn record(directory: &Path, options: &[&str], program: &Path) -> (Trace, std::process::Output) {
     let trace = directory.join("trace.lw");
@@ -336,12 +351,15 @@ fn what_cannot_be_recorded_is_refused() {
     let directory = scratch("record-refused");
     let trace = directory.join("trace.lw");
     let trace = trace.to_str().unwrap();
+    let program = compile(&directory, "late", LATE, &["-pthread"]);
+    let program = program.to_str().unwrap();
     for (words, status, why) in [
         (&["record", "-o", trace, "--seconds", "0", "--", "true"][..], 2, "would record nothing"),
         (&["record", "-o", trace, "--size", "0", "--", "true"], 2, "--size"),
         (&["record", "-o", trace, "--mutex", "nonsense", "--", "true"], 2, "nonsense"),
         (&["record", "-o", "/nowhere/trace.lw", "--", "true"], 2, "/nowhere"),
         (&["record", "-o", trace, "--", "/bin/true"], 1, "made no lock call"),
+        (&["record", "-o", trace, "--delay", "1000", "--", program], 1, "within --delay and --seconds"),
         (&["record", "-o", trace, "--", "/nowhere/program"], 127, "/nowhere/program"),
     ] {
         let output = output(words);

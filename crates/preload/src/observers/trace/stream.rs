@@ -162,16 +162,16 @@ impl Stream {
     /// Writes an event that ends now. `since`: when the call began to wait.
     #[inline(always)]
     pub(super) fn event(&mut self, op: u32, object: u32, since: Option<u64>) {
-        let now = ticks();
-        if now.wrapping_sub(BEGIN.load(Relaxed)) > LENGTH.load(Relaxed) {
+        let (now, begin) = (ticks(), BEGIN.load(Relaxed));
+        if now < begin || now - begin > LENGTH.load(Relaxed) {
             return;
         }
         if core::mem::replace(&mut self.busy, true) {
             return self.drop_one();
         }
         compiler_fence(SeqCst);
-        if self.last < BEGIN.load(Relaxed) {
-            self.begin(since.unwrap_or(now).max(BEGIN.load(Relaxed)));
+        if self.last < begin {
+            self.begin(since.unwrap_or(now).max(begin));
         }
         let since = since.unwrap_or(now).max(self.last);
         let (mut gap, wait) = (since - self.last, now.saturating_sub(since));
