@@ -283,6 +283,50 @@ fn computing_and_sleeping_are_told_apart() {
     assert!(away > 75_000_000, "{away} ns away");
 }
 
+/// A thread that makes lock calls for 2 ms, and says how long that took.
+const SHORT: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <time.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static long pair(void) {
+        struct timespec t;
+        pthread_mutex_lock(&lock);
+        pthread_mutex_unlock(&lock);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000000L + t.tv_nsec;
+    }
+    int main(void) {
+        long start = pair(), now = start;
+        while (now < start + 2000000)
+            now = pair();
+        printf("%ld\n", now - start);
+        return 0;
+    }
+"#;
+
+/// A tick has the right length, however short the run is.
+#[test]
+fn short_runs_and_delays_last_as_long_as_they_do() {
+    let directory = scratch("record-short");
+    let program = compile(&directory, "short", SHORT, &["-pthread"]);
+    // The machine may stall between the program's look at the clock and the recorder's: then once more.
+    let is_right = |_| {
+        let (trace, output) = record(&directory, &[], &program);
+        let truth = stdout(&output).trim().parse::<f64>().unwrap() / 1e9;
+        let near = (trace.about.seconds / truth - 1.0).abs() < 0.15;
+        near || {
+            eprintln!("{} recorded, {truth} in truth", trace.about.seconds);
+            false
+        }
+    };
+    assert!((0..20).any(is_right), "the time is that of CLOCK_MONOTONIC");
+
+    let program = compile(&directory, "late", LATE, &["-pthread"]);
+    let (trace, output) = record(&directory, &["--delay", "0.2"], &program);
+    assert_eq!(counts(&trace).get(&("late", op::ACQUIRE)), Some(&1), "{}", stderr(&output));
+}
+
 #[test]
 fn what_there_is_no_room_for_is_counted() {
     let directory = scratch("record-drops");
