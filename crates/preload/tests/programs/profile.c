@@ -372,6 +372,18 @@ static void *inside_thread(void *number)
 static long taken;
 static int busy_rounds;
 
+// Nobody reads. A few of the sections let the others run, which wait then.
+static void *writing_thread(void *unused)
+{
+    for (uint64_t end = now() + 200000000; now() < end;) {
+        pthread_rwlock_wrlock(&rwlock);
+        if (++taken % 16 == 0)
+            sched_yield();
+        pthread_rwlock_unlock(&rwlock);
+    }
+    return unused;
+}
+
 static void *busy_thread(void *unused)
 {
     (void)unused;
@@ -795,6 +807,8 @@ int main(int argc, char **argv)
         parallel(6, inside_thread);
         printf("count 6 readers\n");
         report();
+    } else if (!strcmp(mode, "writers")) {
+        parallel(4, writing_thread);
     } else if (!strcmp(mode, "busy")) {
         busy_rounds = atoi(argv[2]);
         parallel(6, busy_thread);
