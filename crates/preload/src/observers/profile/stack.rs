@@ -47,6 +47,8 @@ pub(super) struct Cache {
     /// Stacks that were found here and are not in the header yet.
     found: u32,
     own_stack: OwnStack,
+    /// [`modules::replaced`] when the stacks were captured.
+    replaced: u16,
     /// Whether the thread is capturing a stack. A signal handler that interrupts it gets none.
     busy: bool,
 }
@@ -109,6 +111,7 @@ impl Cache {
         }
         let sp = registers.sp();
         let stack = if self.own_stack.is_here(sp) {
+            self.forget_replaced();
             // The last one is the most probable one.
             let mut places = (self.birth..BIRTHS).chain(0..self.birth);
             match places.find(|place| self.births[*place].is_here(sp, &self.own_stack)) {
@@ -128,6 +131,18 @@ impl Cache {
         };
         self.busy = false;
         stack
+    }
+
+    /// Forgets all stacks if a module has taken the place of another one: the same addresses may be other functions now.
+    #[inline(always)]
+    fn forget_replaced(&mut self) {
+        if self.replaced != modules::replaced() {
+            self.replaced = modules::replaced();
+            self.stacks.iter_mut().flatten().for_each(|known| {
+                (known.sp, known.count, known.whole) = (0, 0, false);
+            });
+            self.births.iter_mut().for_each(|birth| birth.count = 0);
+        }
     }
 
     fn count_found(&mut self) {
@@ -177,6 +192,7 @@ impl Cache {
             self.elsewhere.unwind(registers, &mut window, &Remembered::EMPTY);
             return &self.elsewhere;
         }
+        self.forget_replaced();
         let set = mix(sp as u64 >> 3) as usize % SETS;
         let way = self.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
         let way = match way {
@@ -362,20 +378,30 @@ fn find_or_make(frames: &[u64]) -> u32 {
     if frames.is_empty() {
         return 0;
     }
-    let hash = frames.iter().fold(0, |hash: u64, frame| mix(hash.rotate_left(5) ^ frame));
+    let mut module = 0..0;
+    for frame in frames {
+        // The address is behind the call, which may be the last instruction of the module.
+        let call = *frame as usize - 1;
+        if !module.contains(&call) {
+            module = modules::around(call);
+        }
+    }
+    let replaced = modules::replaced();
+    let hash = frames.iter().fold(replaced.into(), |hash: u64, frame| mix(hash.rotate_left(5) ^ frame));
     let is = |index| {
         let stack = record::<Stack>(index);
-        stack.hash.load(Relaxed) == hash && stack.frames[0].load(Relaxed) == frames[0]
+        stack.replaced.load(Relaxed) == replaced
+            && stack.hash.load(Relaxed) == hash
+            && stack.frames[0].load(Relaxed) == frames[0]
     };
     let make = || {
         let index = append::<Stack>(1)?;
         let stack = record::<Stack>(index);
         stack.hash.store(hash, Relaxed);
-        stack.depth.store(frames.len() as u32, Relaxed);
+        stack.depth.store(frames.len() as u16, Relaxed);
+        stack.replaced.store(replaced, Relaxed);
         for (to, frame) in stack.frames.iter().zip(frames) {
             to.store(*frame, Relaxed);
-            // The address is behind the call, which may be the last instruction of the module.
-            modules::contains(*frame as usize - 1);
         }
         stack.state.store(READY, Release);
         Some(index)
