@@ -4,7 +4,7 @@ use crate::Wish;
 use crate::report::{Problem, Step};
 use crate::stack::Stack;
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
-use latchwork::machine::Native;
+use latchwork::machine::{Machine, Native};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -82,12 +82,12 @@ impl Guarded {
     /// # Safety
     ///
     /// It is held; in a child, by the thread that has forked.
-    pub(crate) unsafe fn release_after_fork(&self, child: Option<usize>) {
+    pub(crate) unsafe fn release_after_fork(&self, child: bool) {
         let tables = self.tables.load(Relaxed);
         // SAFETY: held, so nobody else uses the tables.
         unsafe {
-            if let (Some(me), false) = (child, tables.is_null()) {
-                let tables = &mut *tables;
+            if child && let Some(tables) = tables.as_mut() {
+                let me = Native::thread_id();
                 for index in 0..tables.known {
                     if tables.ids[index] != me {
                         tables.threads[index].used = 0;

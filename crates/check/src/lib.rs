@@ -145,17 +145,20 @@ pub fn prepare() {
     let _ = Stack::here();
 }
 
-/// Before a `fork`: the child must not inherit tables that another thread is changing.
+/// Before a `fork`: the child must not inherit tables that another thread is changing. Names may be given without any check.
 pub fn before_fork() {
     let uncancelled = Uncancelled::new();
     graph::LOCK.acquire();
+    names::before_fork();
     uncancelled.keep();
 }
 
 /// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
 pub fn after_fork(child: bool) {
-    let me = child.then(Native::thread_id);
-    // SAFETY: taken in `before_fork`.
-    unsafe { graph::LOCK.release_after_fork(me) };
+    // SAFETY: `before_fork` has acquired both.
+    unsafe {
+        names::after_fork();
+        graph::LOCK.release_after_fork(child);
+    }
     Uncancelled::end_kept();
 }

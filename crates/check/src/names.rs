@@ -1,6 +1,7 @@
 //! Names of locks, which the program gives (`lw_name` of `latchwork.h`). They have a table of their own: a lock is often named
 //! before it is first used.
 
+use crate::cancel::Uncancelled;
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::Native;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*, fence};
@@ -31,6 +32,7 @@ fn used() -> &'static [Named] {
 /// Gives the lock a name, of which the first 39 bytes count; an empty one takes the name away. If 4096 locks have names, others get
 /// none.
 pub fn set(lock: usize, name: &[u8]) {
+    let _uncancelled = Uncancelled::new();
     CHANGING.lock();
     let entries = used();
     let at = |wanted| entries.iter().position(|entry| entry.lock.load(Relaxed) == wanted);
@@ -47,6 +49,21 @@ pub fn set(lock: usize, name: &[u8]) {
         END.fetch_max(index + 1, Release);
     }
     // SAFETY: acquired above.
+    unsafe { CHANGING.unlock(()) };
+}
+
+/// Before a fork: the child must not inherit the table while another thread changes names.
+pub(crate) fn before_fork() {
+    CHANGING.lock();
+}
+
+/// After it, in the parent and in the child.
+///
+/// # Safety
+///
+/// The thread has called [`before_fork`], or is that thread's copy in the child.
+pub(crate) unsafe fn after_fork() {
+    // SAFETY: `before_fork` has acquired it.
     unsafe { CHANGING.unlock(()) };
 }
 

@@ -367,7 +367,9 @@ pub struct Stack {
     /// [`READY`], or another value if the record is not in use.
     pub state: AtomicU32,
     /// How many addresses there are.
-    pub depth: AtomicU32,
+    pub depth: AtomicU16,
+    /// [`Module::replaced`] of the last module that took the place of another one before this record was made; 0: none had.
+    pub replaced: AtomicU16,
     /// Identifies the stack.
     pub hash: AtomicU64,
     /// The addresses. Each is behind a call instruction: look up the symbol of the address minus 1.
@@ -414,7 +416,10 @@ pub struct Module {
     /// [`READY`], or another value if the record is not in use.
     pub state: AtomicU32,
     /// Bytes of the build id; 0: it has none.
-    pub build_id_length: AtomicU32,
+    pub build_id_length: AtomicU16,
+    /// How many modules had taken the place of another one, which was unloaded before, when this record was made; this one is
+    /// among them.
+    pub replaced: AtomicU16,
     /// The first address of the mapping.
     pub start: AtomicU64,
     /// The first address behind it.

@@ -24,11 +24,12 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
     session.on()?;
     let until = time.map_or_else(|| "until Ctrl-C".into(), |time| format!("for {} s", time.as_secs_f64()));
     eprintln!("latchwork: recording process {pid} ({}) {until}", session.program());
-    let end = time.map(|time| Instant::now() + time);
+    // A time that lies beyond the clock's end never comes.
+    let end = time.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         // A wait ends up to a millisecond early.
-        let [ended] = signals.wait([session.descriptor()], left + Duration::from_millis(1));
+        let [ended] = signals.wait([session.descriptor()], left.saturating_add(Duration::from_millis(1)));
         if ended || signals.come().is_some() || end.is_some_and(|end| Instant::now() >= end) {
             break;
         }

@@ -227,9 +227,10 @@ fn timeline(profile: &Profile) -> Value {
     let mut rows = vec![vec![0.0; COLUMNS]; COLOURED + 1];
     for wait in &profile.waits {
         let row = &mut rows[wait.lock.min(COLOURED)];
-        let (start, end) = (wait.start_ns as f64, (wait.start_ns + wait.length_ns.max(1)) as f64);
+        let (start, length) = (wait.start_ns as f64, wait.length_ns.max(1) as f64);
+        let end = start + length;
         // The wait stands for others at about the same time that were not chosen.
-        let weight = wait.stands_for_ns as f64 / (end - start);
+        let weight = wait.stands_for_ns as f64 / length;
         let first = (start / column_ns) as usize;
         for (column, sum) in row.iter_mut().enumerate().skip(first) {
             let (from, to) = (column as f64 * column_ns, (column + 1) as f64 * column_ns);
@@ -299,13 +300,26 @@ impl Stacks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::model::Wait;
+    use crate::profile::model::{Bucket, Lengths, Wait};
     use crate::profile::sample;
 
     /// The data that a page holds.
     fn data_of(page: &str) -> Value {
         let (_, rest) = page.split_once("type=\"application/json\">").expect("data");
         serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("JSON")
+    }
+
+    /// A damaged recording may have any numbers.
+    #[test]
+    fn numbers_that_overflow_end_in_no_panic() {
+        let mut profile = sample::profile();
+        profile.waits[0].start_ns = u64::MAX;
+        profile.waits[0].length_ns = u64::MAX;
+        let bucket = |start| Bucket { start, end: start + 1, count: u64::MAX };
+        let mut lengths = Lengths { buckets: vec![bucket(1), bucket(2)], ..Lengths::default() };
+        lengths.add(&lengths.clone());
+        profile.locks[0].waits = lengths;
+        data_of(&text(&profile));
     }
 
     #[test]

@@ -128,11 +128,12 @@ impl Lengths {
 
     /// The length that the share `quantile` does not exceed: the middle of the bucket that holds it.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
-        let total: u64 = self.buckets.iter().map(|bucket| bucket.count).sum();
+        // A damaged recording may have any numbers.
+        let total = self.buckets.iter().fold(0_u64, |total, bucket| total.saturating_add(bucket.count));
         let rank = (total as f64 * quantile).ceil().max(1.0) as u64;
-        let mut seen = 0;
+        let mut seen = 0_u64;
         for bucket in &self.buckets {
-            seen += bucket.count;
+            seen = seen.saturating_add(bucket.count);
             if seen >= rank {
                 return bucket.start.midpoint(bucket.end).min(self.max_ns);
             }
@@ -147,7 +148,10 @@ impl Lengths {
         self.max_ns = self.max_ns.max(other.max_ns);
         for more in &other.buckets {
             match self.buckets.binary_search_by_key(&more.start, |bucket| bucket.start) {
-                Ok(index) => self.buckets[index].count += more.count,
+                Ok(index) => {
+                    let count = &mut self.buckets[index].count;
+                    *count = count.saturating_add(more.count);
+                }
                 Err(index) => self.buckets.insert(index, *more),
             }
         }

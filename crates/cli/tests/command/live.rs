@@ -121,10 +121,12 @@ fn a_process_that_runs_is_recorded() {
 fn ctrl_c_and_the_end_of_the_process_end_the_recording() {
     let directory = scratch("live-early");
     let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    for kill in [false, true] {
+    // The last time lies beyond the clock's end.
+    for (kill, time) in [(false, &["--seconds", "1000"][..]), (false, &[]), (true, &["--seconds", "1e19"])] {
         let mut running = Running::under_latchwork(&[], &program);
         let mut profile = latchwork()
-            .args(["profile", "--seconds", "1000", "--json", "-", "--pid", &running.pid()])
+            .args(["profile", "--json", "-", "--pid", &running.pid()])
+            .args(time)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -296,3 +296,48 @@ fn go_reads_the_file() {
     assert!(stdout(&blame).contains("evict"), "{}{}", stdout(&blame), stderr(&blame));
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// Two libraries that lie at the same place, one after the other, and whose code is the same but for the names.
+#[test]
+fn a_library_in_the_place_of_another_one() {
+    let directory = scratch("profile-place");
+    for name in ["alpha", "beta"] {
+        let source = format!(
+            "#include <pthread.h>\n\
+             __attribute__((noinline)) void make_{name}(pthread_mutex_t *m) {{ pthread_mutex_init(m, 0); }}\n\
+             void *run(void *m) {{\n\
+                 make_{name}(m);\n\
+                 pthread_mutex_lock(m);\n\
+                 pthread_mutex_unlock(m);\n\
+                 return 0;\n\
+             }}"
+        );
+        compile(&directory, &format!("{name}.so"), &source, &["-g", "-O1", "-shared", "-fPIC"]);
+    }
+    let program = r#"
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        static char *use(const char *path, pthread_mutex_t *mutex) {
+            pthread_t thread;
+            void *library = dlopen(path, RTLD_NOW);
+            void *(*run)(void *) = (void *(*)(void *))dlsym(library, "run");
+            pthread_create(&thread, 0, run, mutex);
+            pthread_join(thread, 0);
+            dlclose(library);
+            return (char *)run;
+        }
+        int main(int argc, char **argv) {
+            (void)argc;
+            pthread_mutex_t *made = calloc(2, sizeof *made);
+            return use(argv[1], &made[0]) == use(argv[2], &made[1]) ? 0 : 3;
+        }"#;
+    let program = compile(&directory, "places", program, &["-g", "-pthread", "-ldl"]);
+    let [alpha, beta] = ["alpha.so", "beta.so"].map(|name| directory.join(name));
+    let words = ["profile", "--json", "-", "--"].map(std::ffi::OsStr::new);
+    let run = latchwork().args(words).args([&program, &alpha, &beta]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let report = stdout(&run);
+    assert!(report.contains("make_alpha") && report.contains("make_beta"), "{report}");
+    fs::remove_dir_all(directory).unwrap();
+}

@@ -69,6 +69,21 @@ const KNOWN: &str = r#"
     }
 "#;
 
+/// Two pairs of lock calls, with a quarter of a second in between.
+const LATE: &str = r#"
+    #include <pthread.h>
+    #include <unistd.h>
+    static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
+    int main(void) {
+        pthread_mutex_lock(&early);
+        pthread_mutex_unlock(&early);
+        usleep(250000);
+        pthread_mutex_lock(&late);
+        pthread_mutex_unlock(&late);
+        return 0;
+    }
+"#;
+
 /// Runs `latchwork record`; returns the trace, and what the command said.
 fn record(directory: &Path, options: &[&str], program: &Path) -> (Trace, std::process::Output) {
     let trace = directory.join("trace.lw");
@@ -268,6 +283,50 @@ fn computing_and_sleeping_are_told_apart() {
     assert!(away > 75_000_000, "{away} ns away");
 }
 
+/// A thread that makes lock calls for 2 ms, and says how long that took.
+const SHORT: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <time.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static long pair(void) {
+        struct timespec t;
+        pthread_mutex_lock(&lock);
+        pthread_mutex_unlock(&lock);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * 1000000000L + t.tv_nsec;
+    }
+    int main(void) {
+        long start = pair(), now = start;
+        while (now < start + 2000000)
+            now = pair();
+        printf("%ld\n", now - start);
+        return 0;
+    }
+"#;
+
+/// A tick has the right length, however short the run is.
+#[test]
+fn short_runs_and_delays_last_as_long_as_they_do() {
+    let directory = scratch("record-short");
+    let program = compile(&directory, "short", SHORT, &["-pthread"]);
+    // The machine may stall between the program's look at the clock and the recorder's: then once more.
+    let is_right = |_| {
+        let (trace, output) = record(&directory, &[], &program);
+        let truth = stdout(&output).trim().parse::<f64>().unwrap() / 1e9;
+        let near = (trace.about.seconds / truth - 1.0).abs() < 0.15;
+        near || {
+            eprintln!("{} recorded, {truth} in truth", trace.about.seconds);
+            false
+        }
+    };
+    assert!((0..20).any(is_right), "the time is that of CLOCK_MONOTONIC");
+
+    let program = compile(&directory, "late", LATE, &["-pthread"]);
+    let (trace, output) = record(&directory, &["--delay", "0.2"], &program);
+    assert_eq!(counts(&trace).get(&("late", op::ACQUIRE)), Some(&1), "{}", stderr(&output));
+}
+
 #[test]
 fn what_there_is_no_room_for_is_counted() {
     let directory = scratch("record-drops");
@@ -336,12 +395,15 @@ fn what_cannot_be_recorded_is_refused() {
     let directory = scratch("record-refused");
     let trace = directory.join("trace.lw");
     let trace = trace.to_str().unwrap();
+    let program = compile(&directory, "late", LATE, &["-pthread"]);
+    let program = program.to_str().unwrap();
     for (words, status, why) in [
         (&["record", "-o", trace, "--seconds", "0", "--", "true"][..], 2, "would record nothing"),
         (&["record", "-o", trace, "--size", "0", "--", "true"], 2, "--size"),
         (&["record", "-o", trace, "--mutex", "nonsense", "--", "true"], 2, "nonsense"),
         (&["record", "-o", "/nowhere/trace.lw", "--", "true"], 2, "/nowhere"),
         (&["record", "-o", trace, "--", "/bin/true"], 1, "made no lock call"),
+        (&["record", "-o", trace, "--delay", "1000", "--", program], 1, "within --delay and --seconds"),
         (&["record", "-o", trace, "--", "/nowhere/program"], 127, "/nowhere/program"),
     ] {
         let output = output(words);

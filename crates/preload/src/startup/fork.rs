@@ -9,23 +9,31 @@ use crate::observers::{profile, trace};
 use crate::state::table::REAL;
 use crate::state::{counters, generation, mapping, place};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use latchwork::machine::Native;
 
-/// Whether locks are checked.
-static CHECK: AtomicBool = AtomicBool::new(false);
-
-/// Registers the handlers.
-pub(super) fn register(check: bool) {
-    CHECK.store(check, Relaxed);
+/// Registers the handlers. `serves`: pthread objects are served or observed. Otherwise only locks' names are kept, which the
+/// program gives in any case.
+pub(super) fn register(serves: bool) {
+    let [prepare, parent, child]: [unsafe extern "C" fn(); 3] =
+        if serves { [prepare, parent, child] } else { [prepare_names, parent_names, child_names] };
     // SAFETY: the handlers are plain functions; a null object means that they are never removed.
     unsafe { REAL.register_atfork.get()(Some(prepare), Some(parent), Some(child), null_mut()) };
 }
 
+unsafe extern "C" fn prepare_names() {
+    latchwork_check::before_fork();
+}
+
+unsafe extern "C" fn parent_names() {
+    latchwork_check::after_fork(false);
+}
+
+unsafe extern "C" fn child_names() {
+    latchwork_check::after_fork(true);
+}
+
 unsafe extern "C" fn prepare() {
-    if CHECK.load(Relaxed) {
-        latchwork_check::before_fork();
-    }
+    latchwork_check::before_fork();
     generation::before_fork();
     place::before_fork();
     profile::live::before_fork();
@@ -40,9 +48,7 @@ fn give_back(child: bool) {
     profile::live::after_fork();
     place::after_fork();
     generation::after_fork();
-    if CHECK.load(Relaxed) {
-        latchwork_check::after_fork(child);
-    }
+    latchwork_check::after_fork(child);
 }
 
 unsafe extern "C" fn child() {

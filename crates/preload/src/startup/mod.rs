@@ -207,14 +207,15 @@ fn choose() {
     if checks {
         latchwork_check::prepare();
     }
-    if serves || checks || profiles || traces || live {
+    let works = serves || checks || profiles || traces || live;
+    if works {
         if variable(b"LATCHWORK_MEMBARRIER=") == Some(b"0") {
             Native::avoid_membarrier();
         }
         Native::init();
         rwlock::holds::init();
-        fork::register(checks);
     }
+    fork::register(works);
     if traces {
         trace::begin();
     }

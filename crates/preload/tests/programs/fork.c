@@ -3,6 +3,9 @@
    With glibc the program leaves these parts out. */
 #include "check.h"
 
+extern void latchwork_observe_name(void *, const char *);
+#pragma weak latchwork_observe_name
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t errorcheck = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
@@ -140,6 +143,33 @@ static void *use_with_request_pending(void *nothing)
     return nothing;
 }
 
+static void *name_locks(void *argument)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        latchwork_observe_name(&mutex, "mutex");
+        latchwork_observe_name(&rwlock, "rwlock");
+    }
+    return argument;
+}
+
+/* A child names a lock, although a thread that it does not have was doing so at the fork. */
+static void names(void)
+{
+    stop = 0;
+    pthread_t thread = start(name_locks, NULL);
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(60);
+            latchwork_observe_name(&mutex, "the child's");
+            _exit(0);
+        }
+        reap(pid);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    join(thread);
+}
+
 int main(void)
 {
     pthread_t threads[12];
@@ -187,6 +217,8 @@ int main(void)
         _exit(0);
     }
     reap(pid);
+    if (latchwork_observe_name)
+        names();
     printf("ok\n");
     return 0;
 }

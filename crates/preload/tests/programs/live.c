@@ -145,6 +145,25 @@ static void *wait_once(void *unused)
     return unused;
 }
 
+/* Reads, and stays there. */
+static int idle;
+static void *read_once(void *unused)
+{
+    OK(pthread_rwlock_rdlock(&rwlock));
+    OK(pthread_rwlock_unlock(&rwlock));
+    __atomic_store_n(&idle, 1, __ATOMIC_RELEASE);
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void *write_once(void *unused)
+{
+    OK(pthread_rwlock_wrlock(&rwlock));
+    OK(pthread_rwlock_unlock(&rwlock));
+    return unused;
+}
+
 static void steps(void)
 {
     pthread_t waiter;
@@ -158,6 +177,14 @@ static void steps(void)
         case 'R': OK(pthread_mutex_unlock(&recursive)); break;
         case 'w': OK(pthread_create(&waiter, 0, wait_once, 0)); break;
         case 'j': OK(pthread_join(waiter, 0)); break;
+        case 'a': OK(pthread_rwlock_rdlock(&rwlock)); break;
+        case 'A': OK(pthread_rwlock_unlock(&rwlock)); break;
+        case 'i':
+            OK(pthread_create(&waiter, 0, read_once, 0));
+            while (!__atomic_load_n(&idle, __ATOMIC_ACQUIRE))
+                usleep(100);
+            break;
+        case 'x': OK(pthread_create(&waiter, 0, write_once, 0)); break;
         case 's': while (nanosleep(&pause, &pause)) {} break;
         default: CHECK(0);
         }

@@ -119,6 +119,15 @@ impl Observer {
         recording
     }
 
+    /// Returns when a thread waits for a lock.
+    fn until_one_waits(&self) {
+        let begin = Instant::now();
+        while !self.read().unwrap().threads.iter().any(|thread| thread.waiting.is_some()) {
+            assert!(begin.elapsed() < WATCHDOG, "no thread waits");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn read(&self) -> Option<Recording> {
         let mut files = fs::read_dir(&self.directory).ok()?.map(|file| file.unwrap().path());
         let own = files.find(|file| {
@@ -276,11 +285,7 @@ fn the_state_at_the_moment_of_switching() {
         program.steps("l");
         observer.on();
         program.steps("w");
-        let begin = Instant::now();
-        while !observer.read().unwrap().threads.iter().any(|thread| thread.waiting.is_some()) {
-            assert!(begin.elapsed() < WATCHDOG, "{mutex}: no thread waits");
-            thread::sleep(Duration::from_millis(1));
-        }
+        observer.until_one_waits();
         let recording = observer.off();
         assert!(recording.threads.iter().any(|thread| thread.waiting.is_some()));
         assert_eq!(mutexes(&recording).map(|class| class.counters.contended).sum::<u64>(), 0, "{mutex}");
@@ -290,6 +295,27 @@ fn the_state_at_the_moment_of_switching() {
         program.steps("lu");
         let recording = observer.off();
         assert_eq!(mutexes(&recording).map(|class| class.counters.acquisitions).sum::<u64>(), 1, "{mutex}");
+        program.end();
+    }
+}
+
+/// A thread that has read in an earlier recording, and is idle now, is no reader of this one.
+#[test]
+fn readers_of_an_earlier_recording() {
+    for rwlock in ["glibc", "bravo-2d-shfl-rw"] {
+        let Some(mut program) = Program::start(&Setting::new("glibc", rwlock), "steps") else { return };
+        let observer = program.observe();
+        observer.on();
+        program.steps("i");
+        check_lengths(&observer.off());
+        observer.on();
+        // The main thread reads, and a writer waits for it.
+        program.steps("ax");
+        observer.until_one_waits();
+        program.steps("Aj");
+        let recording = observer.off();
+        let most = recording.classes.iter().map(|class| class.counters.most_readers).max();
+        assert_eq!(most, Some(1), "{rwlock}");
         program.end();
     }
 }

@@ -372,6 +372,18 @@ static void *inside_thread(void *number)
 static long taken;
 static int busy_rounds;
 
+// Nobody reads. A few of the sections let the others run, which wait then.
+static void *writing_thread(void *unused)
+{
+    for (uint64_t end = now() + 200000000; now() < end;) {
+        pthread_rwlock_wrlock(&rwlock);
+        if (++taken % 16 == 0)
+            sched_yield();
+        pthread_rwlock_unlock(&rwlock);
+    }
+    return unused;
+}
+
 static void *busy_thread(void *unused)
 {
     (void)unused;
@@ -669,18 +681,77 @@ static void on_own_stack(void)
     jit_thread(NULL);
 }
 
+static void run_coroutine(char *stack, size_t bytes, void (*body)(void))
+{
+    getcontext(&coroutine);
+    coroutine.uc_stack.ss_sp = stack;
+    coroutine.uc_stack.ss_size = bytes;
+    coroutine.uc_link = &back;
+    makecontext(&coroutine, body, 0);
+    swapcontext(&back, &coroutine);
+}
+
+static __attribute__((noinline)) void make_mutex(void)
+{
+    pthread_mutex_t made;
+    pthread_mutex_init(&made, NULL);
+    pthread_mutex_lock(&made);
+    pthread_mutex_unlock(&made);
+    pthread_mutex_destroy(&made);
+}
+
+static void make_far_below(void)
+{
+    volatile char room[1000];
+    room[0] = 1;
+    make_mutex();
+    sink = room[0];
+}
+
+static void make_near_the_top(void)
+{
+    make_mutex();
+    sink = 1;
+}
+
+// Waits at this place in the stack, however large the stack is above it.
+static char *place;
+
+static void wait_at_place(void)
+{
+    volatile char *here = (volatile char *)&here;
+    volatile char *room = __builtin_alloca((size_t)(here - place));
+    room[0] = 1;
+    struct timespec past = {0, 0};
+    pthread_mutex_lock(&mutex);
+    pthread_cond_timedwait(&cond, &mutex, &past);
+    pthread_mutex_unlock(&mutex);
+    sink = room[0];
+}
+
+// A coroutine's stack takes the place of another one's, and ends where that one went on.
+static void successive_stacks(void)
+{
+    enum { UPPER = 64 << 10, LOWER = 64 << 10 };
+    void (*bodies[][2])(void) = {{make_far_below, make_near_the_top}, {wait_at_place, wait_at_place}};
+    for (int i = 0; i < 2; i++) {
+        char *stack = mmap(NULL, LOWER + UPPER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        place = stack + LOWER - 1024;
+        run_coroutine(stack, LOWER + (i ? UPPER : 0), bodies[i][0]);
+        munmap(stack + LOWER, UPPER);
+        run_coroutine(stack, LOWER, bodies[i][1]);
+        munmap(stack, LOWER);
+    }
+}
+
 static void *coroutine_thread(void *number)
 {
     if (!number) {
+        successive_stacks();
         // A stack whose first and last pages end at pages that cannot be read.
         char *stack = mmap(NULL, 4096 * 18, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         mprotect(stack + 4096, 4096 * 16, PROT_READ | PROT_WRITE);
-        getcontext(&coroutine);
-        coroutine.uc_stack.ss_sp = stack + 4096;
-        coroutine.uc_stack.ss_size = 4096 * 16;
-        coroutine.uc_link = &back;
-        makecontext(&coroutine, on_own_stack, 0);
-        swapcontext(&back, &coroutine);
+        run_coroutine(stack + 4096, 4096 * 16, on_own_stack);
         return NULL;
     }
     return jit_thread(NULL);
@@ -736,6 +807,8 @@ int main(int argc, char **argv)
         parallel(6, inside_thread);
         printf("count 6 readers\n");
         report();
+    } else if (!strcmp(mode, "writers")) {
+        parallel(4, writing_thread);
     } else if (!strcmp(mode, "busy")) {
         busy_rounds = atoi(argv[2]);
         parallel(6, busy_thread);
@@ -786,8 +859,9 @@ int main(int argc, char **argv)
         parallel(3, jit_thread);
         printf("count 1800 acquisitions\n");
     } else if (!strcmp(mode, "coroutine")) {
+        successive_stacks();
         parallel(2, coroutine_thread);
-        printf("count 1200 acquisitions\n");
+        printf("count 1212 acquisitions\n");
     } else if (!strcmp(mode, "signals")) {
         struct sigaction action = {.sa_handler = handler};
         sigaction(SIGUSR1, &action, NULL);

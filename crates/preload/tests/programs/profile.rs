@@ -228,6 +228,9 @@ fn successions_and_readers() {
         assert_eq!(class.counters.most_readers, run.counts["readers"], "{rwlock}");
         assert_eq!(class.counters.read_samples, 6);
     }
+    let writers = Run::new(&Setting::new("glibc", "glibc"), &program, "writers");
+    let class = of(writers.only(), Kind::RwLock).next().unwrap();
+    assert_eq!((class.counters.most_readers, class.counters.read_samples), (0, 0));
 }
 
 /// Waiters of a spin lock spin, and those of a mutex sleep: the threads' own CPU clocks say how long.

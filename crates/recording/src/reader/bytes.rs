@@ -10,6 +10,9 @@ macro_rules! get {
     ($record:expr, $of:ty, $field:ident, u32) => {
         $crate::reader::bytes::u32_at($record, std::mem::offset_of!($of, $field))
     };
+    ($record:expr, $of:ty, $field:ident, u16) => {
+        $crate::reader::bytes::u32_at($record, std::mem::offset_of!($of, $field)) as u16
+    };
 }
 pub(super) use get;
 

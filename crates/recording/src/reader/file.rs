@@ -2,6 +2,7 @@
 
 use super::bytes::{get, index, lossy, u32_at, u64_at};
 use super::model::*;
+use super::places::Places;
 use super::sums::{Classes, Sum, Sums, Threads, add_pending};
 use super::{Error, estimates};
 use crate::histogram::BUCKETS;
@@ -89,6 +90,7 @@ impl Reader {
     }
 
     pub(super) fn read(self) -> Result<Recording, Error> {
+        let places = Places::new(self.modules());
         let header = &self.header;
         let number = |offset| u64_at(header, offset);
         let (ended, started) =
@@ -105,8 +107,8 @@ impl Reader {
             mutex: lossy(self.text(offset_of!(layout::Header, mutex))),
             rwlock: lossy(self.text(offset_of!(layout::Header, rwlock))),
             forked: get!(header, layout::Header, forked, u32) == 1,
-            modules: self.modules(),
-            stacks: self.stacks(),
+            modules: places.modules(),
+            stacks: self.stacks(&places),
             unwound: number(offset_of!(layout::Header, unwound)),
             cached: number(offset_of!(layout::Header, cached)),
             unwinding_nanos: number(offset_of!(layout::Header, unwinding_nanos)),
@@ -133,6 +135,11 @@ impl Reader {
         }
         recording.threads = threads.list;
         recording.classes = classes.finish();
+        for class in recording.classes.iter_mut().filter(|class| class.address != 0) {
+            let birth = self.records(layout::STACKS).nth(class.birth);
+            let replaced = birth.map_or(0, |birth| get!(birth, layout::Stack, replaced, u16));
+            class.address = places.move_address(class.address, class.address, replaced);
+        }
         recording.pairs = estimates::calibrate(sums.pairs, &recording.classes);
         recording.pairs.sort_by_key(|pair| (pair.class, std::cmp::Reverse(pair.nanos), pair.waiter));
         recording.holds = sums
@@ -170,32 +177,38 @@ impl Reader {
         text.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
     }
 
-    fn modules(&self) -> Vec<Module> {
+    /// The modules, and [`layout::Module::replaced`] of each.
+    fn modules(&self) -> Vec<(Module, u16)> {
         type Of = layout::Module;
         let ready = |record: &&[u8]| get!(record, Of, state, u32) == READY;
         let one = |record: &[u8]| {
-            let length = (get!(record, Of, build_id_length, u32) as usize).min(32);
+            let length = usize::from(get!(record, Of, build_id_length, u16)).min(32);
             let at = offset_of!(Of, build_id);
             let path = self.bytes_of_text(get!(record, Of, path, u32), get!(record, Of, path_length, u32));
-            Module {
+            let module = Module {
                 path: OsString::from_vec(path.to_vec()).into(),
                 build_id: record[at..at + length].to_vec(),
                 start: get!(record, Of, start, u64),
                 end: get!(record, Of, end, u64),
                 bias: get!(record, Of, bias, u64),
-            }
+            };
+            (module, get!(record, Of, replaced, u16))
         };
         self.records(layout::MODULES).filter(ready).map(one).collect()
     }
 
-    fn stacks(&self) -> Vec<Vec<u64>> {
+    fn stacks(&self, places: &Places) -> Vec<Vec<u64>> {
         type Of = layout::Stack;
         let one = |record: &[u8]| {
             if get!(record, Of, state, u32) != READY {
                 return Vec::new();
             }
-            let depth = (get!(record, Of, depth, u32) as usize).min(FRAMES);
-            (0..depth).map(|frame| u64_at(record, offset_of!(Of, frames) + 8 * frame)).collect()
+            let depth = usize::from(get!(record, Of, depth, u16)).min(FRAMES);
+            let replaced = get!(record, Of, replaced, u16);
+            let frame = |frame| u64_at(record, offset_of!(Of, frames) + 8 * frame);
+            // The call is before the address, which may be the first one behind the module.
+            let moved = |address: u64| places.move_address(address, address.wrapping_sub(1), replaced);
+            (0..depth).map(frame).map(moved).collect()
         };
         let mut stacks: Vec<_> = self.records(layout::STACKS).map(one).collect();
         // Index 0 is there even in a file without stacks.

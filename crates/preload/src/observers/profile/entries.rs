@@ -8,8 +8,20 @@ use super::{filter, objects};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::*;
 
-/// In [`Entry::depth`]: the thread holds the lock (a rwlock: for reading or writing), and does not pay its part in waits.
-pub(super) const FREE: u8 = READING - 1;
+/// In [`Entry::depth`]: the thread holds the lock for reading, and does not pay its part in waits.
+pub(super) const FREE_READING: u8 = READING - 1;
+/// In [`Entry::depth`]: the thread holds the lock (a rwlock: for writing), and does not pay its part in waits.
+pub(super) const FREE: u8 = READING - 2;
+
+/// Whether a thread that holds a lock, as its entry's depth says, does not pay its part in waits.
+pub(super) fn is_free(depth: u8) -> bool {
+    matches!(depth, FREE | FREE_READING)
+}
+
+/// Whether a thread holds the lock for reading, as its entry's depth says.
+pub(super) fn is_reading(depth: u8) -> bool {
+    matches!(depth, READING | FREE_READING)
+}
 
 /// Where a thread's entries are. They are as many as a power of two. Zero bytes are none.
 #[repr(C)]
@@ -88,8 +100,7 @@ impl Entries {
             && filter::places(address, mask).iter().any(|place| {
                 // SAFETY: there is an entry at each place, and the memory of tables stays mapped.
                 let entry = unsafe { &*entries.add(*place) };
-                matches!(entry.depth.load(Relaxed), READING | FREE)
-                    && entry.address.load(Relaxed) == address as u64
+                is_reading(entry.depth.load(Relaxed)) && entry.address.load(Relaxed) == address as u64
             })
     }
 }

@@ -14,7 +14,7 @@
 //! on the short way while the recording was switched off and on again may add one to a count of the new recording.
 
 use super::calls::Origin;
-use super::entries::{FREE, bump, bump_short};
+use super::entries::{self, FREE, FREE_READING, bump, bump_short};
 use super::filter::{self, WATCHED};
 use super::session;
 use super::threads::{self, Current, Local};
@@ -46,7 +46,7 @@ impl Local {
 #[inline(always)]
 pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> bool {
     let Some(local) = threads::known(Current::get()) else { return false };
-    if local.session != session::number() {
+    if local.session() != session::number() {
         return false;
     }
     let mixed = filter::mix(address);
@@ -62,7 +62,7 @@ pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> b
             return false;
         }
         local.free_calls -= 1;
-        depth = FREE;
+        depth = if read { FREE_READING } else { FREE };
     }
     local.countdown -= 1;
     bump(&entry.acquisitions);
@@ -101,19 +101,19 @@ pub(super) fn is_nothing_to_release(address: usize) -> bool {
 #[cold]
 #[inline(never)]
 fn is_free(local: &Local, address: usize) -> bool {
-    local.session == session::number()
-        && local.shared.entries.of(address).is_some_and(|entry| entry.depth.load(Relaxed) == FREE)
+    local.session() == session::number()
+        && local.shared.entries.of(address).is_some_and(|entry| entries::is_free(entry.depth.load(Relaxed)))
 }
 
 /// As [`is_nothing_to_release`], of a rwlock. Then it notes that a reader has left.
 #[inline(always)]
 pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
     let Some(local) = threads::known(Current::get()) else { return false };
-    if local.attention != 0 || local.session != session::number() {
+    if local.attention != 0 || local.session() != session::number() {
         return false;
     }
     let Some(entry) = local.shared.entries.of(address) else { return false };
-    if filter::is_watched(address) && entry.depth.load(Relaxed) != FREE {
+    if filter::is_watched(address) && !entries::is_free(entry.depth.load(Relaxed)) {
         return false;
     }
     entry.depth.store(0, Relaxed);

@@ -5,13 +5,16 @@
 
 use super::entries::Entries;
 use super::file::MOST_THREADS;
+use super::session;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// The part of a thread's memory that other threads may read. It stays mapped.
 #[repr(C)]
 pub(super) struct Shared {
     pub(super) entries: Entries,
+    /// The session that the entries and all else that the thread has belong to; 0: they are not complete.
+    pub(super) session: AtomicU64,
     /// The address of the object for which the thread waits; 0: it does not wait for a lock.
     pub(super) waits_for: AtomicUsize,
     /// Whether the thread is in a call of the layer, and not in a wait. See [`live`](super::live).
@@ -128,9 +131,13 @@ pub(super) fn waiting(address: usize) -> usize {
     count(|shared| shared.waits_for.load(Relaxed) == address)
 }
 
-/// How many threads there are of which something is true.
+/// How many threads there are of which something is true. A thread that has made no call in this session does not count: its
+/// entries lie where another thread may have its own now.
 fn count(is: impl Fn(&Shared) -> bool) -> usize {
-    all().iter().filter(|home| home.shared().is_some_and(&is)).count()
+    let session = session::number();
+    // (F) pairs with the store in `make`: the entries are those of the session.
+    let counts = |shared: &Shared| shared.session.load(Acquire) == session && is(shared);
+    all().iter().filter(|home| home.shared().is_some_and(counts)).count()
 }
 
 /// In a forked child, which has one thread: there are no homes, and `unmap` unmaps what each had.

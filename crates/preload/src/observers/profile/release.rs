@@ -2,7 +2,7 @@
 
 use super::account::pay;
 use super::calls::*;
-use super::entries::FREE;
+use super::entries::{FREE, FREE_READING, is_free, is_reading};
 use super::file::record;
 use super::threads::{self, Local, Place};
 use super::{clock, fast, filter, objects, pending, tallies, waits};
@@ -41,14 +41,14 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     if local.waited_for == address
         && !filter::is_watched(address)
         && let Some(entry) = local.shared.entries.of(address)
-        && let depth @ (1 | READING | FREE) = entry.depth.load(Relaxed)
+        && let depth @ (1 | READING | FREE | FREE_READING) = entry.depth.load(Relaxed)
     {
-        return release_waited(local, entry, address, depth == READING, below);
+        return release_waited(local, entry, address, is_reading(depth), below);
     }
     let Some(place) = local.known_place(kind, address) else { return below() };
     let Place { entry, object } = place;
     let depth = entry.depth.load(Relaxed);
-    let read = depth == READING;
+    let read = is_reading(depth);
     // SAFETY: the caller's object is live.
     if depth > 1 && !read && unsafe { call.is_recursive() } {
         entry.depth.store(depth - 1, Relaxed);
@@ -56,7 +56,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     }
     entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
-    let paid = depth != FREE
+    let paid = !is_free(depth)
         && (open || filter::is_watched(address))
         && object.is_some_and(|object| object.waiting.load(Relaxed) | object.holder.load(Relaxed) != 0);
     if !paid && !pending::is_noted(local.thread) && (!open || entry.held_since.load(Relaxed) == 0) {

@@ -7,11 +7,14 @@
 //!
 //! Where an object was made is said by fewer frames ([`BIRTH_FRAMES`]). These a thread remembers apart, and recognises at any stack
 //! pointer. A program that makes objects all the time makes them at few places, below many different calls.
+//!
+//! All this holds for the stack that the thread began with ([`OwnStack`]). A stack of another sort, such as a coroutine's, is
+//! unwound at each capture: when the thread comes back, another one may lie there, and the pages above may be gone.
 
 use super::file::{append, header, record};
 use super::index::{Index, mix};
 use super::{clock, modules};
-use crate::state::unwind::{self, MOST, Window};
+use crate::state::unwind::{self, MOST, OwnStack, Window};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
@@ -29,7 +32,7 @@ const BIRTH_OWN: usize = 8;
 /// The places of this sort that a thread remembers.
 const BIRTHS: usize = 16;
 
-/// What a thread keeps for its stacks. Zero bytes are an empty one.
+/// What a thread keeps for its stacks. Zero bytes are an empty one, before [`begin`](Cache::begin).
 pub(super) struct Cache {
     stacks: [[Remembered; WAYS]; SETS],
     births: [Birth; BIRTHS],
@@ -39,9 +42,13 @@ pub(super) struct Cache {
     turn: usize,
     /// The set and the place of the last stack.
     last: (usize, usize),
+    /// The last one that was captured elsewhere than on the thread's own stack. It is not looked up.
+    elsewhere: Remembered,
     /// Stacks that were found here and are not in the header yet.
     found: u32,
-    window: Window,
+    own_stack: OwnStack,
+    /// [`modules::replaced`] when the stacks were captured.
+    replaced: u16,
     /// Whether the thread is capturing a stack. A signal handler that interrupts it gets none.
     busy: bool,
 }
@@ -78,6 +85,11 @@ const FOUND_TOGETHER: u32 = 64;
 const BELOW: i32 = 64 << 10;
 
 impl Cache {
+    /// The calling thread begins to use the cache, which is empty.
+    pub(super) fn begin(&mut self) {
+        self.own_stack = OwnStack::new();
+    }
+
     /// The record of the calling thread's stack; 0: there is none.
     #[inline(never)]
     pub(super) fn capture(&mut self) -> u32 {
@@ -98,30 +110,39 @@ impl Cache {
             return 0;
         }
         let sp = registers.sp();
-        // The last one is the most probable one.
-        let places = (self.birth..BIRTHS).chain(0..self.birth);
-        let stack = match { places }.find(|place| self.births[*place].is_here(sp, &self.window)) {
-            Some(place) => {
-                self.birth = place;
-                self.count_found();
-                self.births[place].stack
+        let stack = if self.own_stack.is_here(sp) {
+            self.forget_replaced();
+            // The last one is the most probable one.
+            let mut places = (self.birth..BIRTHS).chain(0..self.birth);
+            match places.find(|place| self.births[*place].is_here(sp, &self.own_stack)) {
+                Some(place) => {
+                    self.birth = place;
+                    self.count_found();
+                    self.births[place].stack
+                }
+                None => {
+                    self.birth = (self.birth + 1) % BIRTHS;
+                    self.births[self.birth].unwind(&registers, &mut self.own_stack.window())
+                }
             }
-            None => self.unwind_birth(&registers),
+        } else {
+            let (mut birth, mut window) = (Birth::EMPTY, Window::EMPTY);
+            birth.unwind(&registers, &mut window)
         };
         self.busy = false;
         stack
     }
 
-    #[cold]
-    #[inline(never)]
-    fn unwind_birth(&mut self, registers: &unwind::Registers) -> u32 {
-        let begin = clock::now();
-        self.birth = (self.birth + 1) % BIRTHS;
-        let birth = &mut self.births[self.birth];
-        birth.fill(registers, &mut self.window);
-        header().unwound.fetch_add(1, Relaxed);
-        header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
-        birth.stack
+    /// Forgets all stacks if a module has taken the place of another one: the same addresses may be other functions now.
+    #[inline(always)]
+    fn forget_replaced(&mut self) {
+        if self.replaced != modules::replaced() {
+            self.replaced = modules::replaced();
+            self.stacks.iter_mut().flatten().for_each(|known| {
+                (known.sp, known.count, known.whole) = (0, 0, false);
+            });
+            self.births.iter_mut().for_each(|birth| birth.count = 0);
+        }
     }
 
     fn count_found(&mut self) {
@@ -166,6 +187,12 @@ impl Cache {
     /// The present stack, from here if it is here.
     fn known(&mut self, registers: &unwind::Registers) -> &Remembered {
         let sp = registers.sp();
+        if !self.own_stack.is_here(sp) {
+            let mut window = Window::EMPTY;
+            self.elsewhere.unwind(registers, &mut window, &Remembered::EMPTY);
+            return &self.elsewhere;
+        }
+        self.forget_replaced();
         let set = mix(sp as u64 >> 3) as usize % SETS;
         let way = self.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
         let way = match way {
@@ -180,7 +207,8 @@ impl Cache {
                     way = (way + 1) % WAYS;
                 }
                 let mut new = core::mem::replace(&mut self.stacks[set][way], Remembered::EMPTY);
-                self.unwind(&mut new, registers);
+                let last = &self.stacks[self.last.0][self.last.1];
+                new.unwind(registers, &mut self.own_stack.window(), last);
                 self.stacks[set][way] = new;
                 way
             }
@@ -188,23 +216,31 @@ impl Cache {
         self.last = (set, way);
         &self.stacks[set][way]
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn unwind(&mut self, known: &mut Remembered, registers: &unwind::Registers) {
-        let begin = clock::now();
-        let last = &self.stacks[self.last.0][self.last.1];
-        if !known.fill(registers, &mut self.window, last) {
-            known.fill(registers, &mut self.window, &Remembered::EMPTY);
-        }
-        header().unwound.fetch_add(1, Relaxed);
-        header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
-    }
+/// Runs `unwinding`, which the header counts.
+fn counted<T>(unwinding: impl FnOnce() -> T) -> T {
+    let begin = clock::now();
+    let result = unwinding();
+    header().unwound.fetch_add(1, Relaxed);
+    header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
+    result
 }
 
 impl Remembered {
     const EMPTY: Self =
         Remembered { sp: 0, stack: 0, own: 0, count: 0, whole: false, offsets: [0; MOST], values: [0; MOST] };
+
+    /// Becomes the present stack. `last` is another one of the same thread.
+    #[cold]
+    #[inline(never)]
+    fn unwind(&mut self, registers: &unwind::Registers, window: &mut Window, last: &Self) {
+        counted(|| {
+            if !self.fill(registers, window, last) {
+                self.fill(registers, window, &Remembered::EMPTY);
+            }
+        });
+    }
 
     /// Unwinds the present stack. The frames above one that `last` has, too, are taken from there. `false`: they have changed.
     fn fill(&mut self, registers: &unwind::Registers, window: &mut Window, last: &Self) -> bool {
@@ -271,20 +307,36 @@ impl Remembered {
 }
 
 impl Birth {
+    const EMPTY: Self = Birth {
+        stack: 0,
+        count: 0,
+        offsets: [0; BIRTH_OWN + BIRTH_FRAMES],
+        values: [0; BIRTH_OWN + BIRTH_FRAMES],
+    };
+
     /// Whether the calling thread is below the same calls, from this stack pointer on. A frame's size is that of its function,
-    /// so the return addresses lie as far above the stack pointer as they lay. The outermost one differs most often.
+    /// so the return addresses lie as far above the stack pointer as they lay. The outermost one differs most often. The thread
+    /// runs on `stack`.
     #[inline(always)]
-    fn is_here(&self, sp: usize, window: &Window) -> bool {
+    fn is_here(&self, sp: usize, stack: &OwnStack) -> bool {
         let count = (self.count as usize).min(self.offsets.len());
-        if count == 0 || !window.has(sp, sp + self.offsets[count - 1] as usize) {
+        if count == 0 || !stack.has(sp + self.offsets[count - 1] as usize) {
             return false;
         }
         (0..count).rev().all(|index| {
             let slot = core::ptr::with_exposed_provenance::<usize>(sp + self.offsets[index] as usize);
-            // SAFETY: the window has all words from the stack pointer up to the last of these, which is the farthest. The thread
-            // runs on this stack, which nothing unmaps meanwhile. `fill` has stored multiples of 8, as the stack pointer is.
+            // SAFETY: the thread's own stack has all words from the stack pointer up to the last of these, which is the farthest,
+            // and stays mapped. `fill` has stored multiples of 8, as the stack pointer is.
             unsafe { slot.read_volatile() == self.values[index] }
         })
+    }
+
+    /// Becomes the inner end of the present stack. Returns its record.
+    #[cold]
+    #[inline(never)]
+    fn unwind(&mut self, registers: &unwind::Registers, window: &mut Window) -> u32 {
+        counted(|| self.fill(registers, window));
+        self.stack
     }
 
     /// Unwinds the inner end of the present stack.
@@ -312,11 +364,11 @@ impl Birth {
     }
 }
 
-/// Whether the thread is still in the calls that it was in.
+/// Whether the thread, which runs on its own stack, is still in the calls that it was in.
 fn is_same(known: &Remembered) -> bool {
     (0..known.count as usize).all(|index| {
         let slot = core::ptr::with_exposed_provenance::<usize>(known.slot(index));
-        // SAFETY: `unwind` found these words readable, in the stack above the stack pointer, where the thread is again.
+        // SAFETY: `known` was captured on the thread's own stack, and these words were read in it. It stays mapped.
         unsafe { slot.read_volatile() == known.values[index] }
     })
 }
@@ -326,20 +378,30 @@ fn find_or_make(frames: &[u64]) -> u32 {
     if frames.is_empty() {
         return 0;
     }
-    let hash = frames.iter().fold(0, |hash: u64, frame| mix(hash.rotate_left(5) ^ frame));
+    let mut module = 0..0;
+    for frame in frames {
+        // The address is behind the call, which may be the last instruction of the module.
+        let call = *frame as usize - 1;
+        if !module.contains(&call) {
+            module = modules::around(call);
+        }
+    }
+    let replaced = modules::replaced();
+    let hash = frames.iter().fold(replaced.into(), |hash: u64, frame| mix(hash.rotate_left(5) ^ frame));
     let is = |index| {
         let stack = record::<Stack>(index);
-        stack.hash.load(Relaxed) == hash && stack.frames[0].load(Relaxed) == frames[0]
+        stack.replaced.load(Relaxed) == replaced
+            && stack.hash.load(Relaxed) == hash
+            && stack.frames[0].load(Relaxed) == frames[0]
     };
     let make = || {
         let index = append::<Stack>(1)?;
         let stack = record::<Stack>(index);
         stack.hash.store(hash, Relaxed);
-        stack.depth.store(frames.len() as u32, Relaxed);
+        stack.depth.store(frames.len() as u16, Relaxed);
+        stack.replaced.store(replaced, Relaxed);
         for (to, frame) in stack.frames.iter().zip(frames) {
             to.store(*frame, Relaxed);
-            // The address is behind the call, which may be the last instruction of the module.
-            modules::contains(*frame as usize - 1);
         }
         stack.state.store(READY, Release);
         Some(index)

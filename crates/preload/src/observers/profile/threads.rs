@@ -48,8 +48,6 @@ const CROWDED: u32 = 256;
 pub(super) struct Local {
     /// Other threads may read it.
     pub(super) shared: Shared,
-    /// The session that the other fields belong to; 0: they are not complete.
-    pub(super) session: u64,
     /// Acquisitions until the next measured hold time.
     pub(super) countdown: u32,
     /// Locks whose release has something to record, and [`NOTED`]. While it is not 0, each unlock call goes the long way.
@@ -132,7 +130,7 @@ impl Drop for Inside {
 impl Inside {
     /// Before the thread waits: the recording may be unmapped from here on. Returns what [`come_back`](Self::come_back) needs.
     pub(super) fn leave(&self) -> u64 {
-        let session = self.local.session;
+        let session = self.local.session();
         self.local.shared.inside.store(self.outer, Release); // (B)
         session
     }
@@ -174,7 +172,7 @@ pub(super) fn current() -> Option<Inside> {
 /// Whether the calling thread has made no call of the layer in this session, or in any.
 #[inline(always)]
 pub(super) fn is_new() -> bool {
-    known(Current::get()).is_none_or(|local| local.session != session::number())
+    known(Current::get()).is_none_or(|local| local.session() != session::number())
 }
 
 /// The calling thread's, if it has one in this session.
@@ -184,7 +182,7 @@ fn come_in(word: *mut Local) -> Option<Inside> {
     let outer = local.shared.inside.load(Relaxed);
     local.shared.inside.store(true, Relaxed);
     Native::light_fence(); // (C) pairs with the heavy fence in `are_outside`
-    if local.session == session::number() {
+    if local.session() == session::number() {
         return Some(Inside { local, outer });
     }
     local.shared.inside.store(outer, Release); // (B)
@@ -259,7 +257,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         home.memory.store(local.cast(), Release);
     }
     // SAFETY: the place is the calling thread's. Zero bytes, as the kernel gives them, say that nothing else is complete.
-    let of_this_session = unsafe { (*local).session == session };
+    let of_this_session = unsafe { (*local).session() == session };
     let table: &'static Table = if of_this_session {
         // The thread before is gone.
         // SAFETY: all fields belong to this session.
@@ -279,7 +277,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         record(table)
     };
     // SAFETY: as above.
-    unsafe { (&raw mut (*local).session).write(0) };
+    unsafe { (*local).shared.session.store(0, Relaxed) };
     let Some(thread_index) = append::<Thread>(1) else { return vacate() };
     let tid = homes::tid();
     let thread = record::<Thread>(thread_index);
@@ -322,12 +320,13 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         if !is_new {
             (&raw mut (*local).stacks).write_bytes(0, 1);
         }
+        (*local).stacks.begin();
         // As if the thread had come between two measurements: the smaller of two distances is distributed as the rest of one.
         let mean = 1 << HOLD_PERIODS[0];
         let chance = &mut (*local).chance;
         let rest = chance.around(mean).min(chance.around(mean));
         (&raw mut (*local).countdown).write(rest);
-        (&raw mut (*local).session).write(session);
+        (*local).shared.session.store(session, Release); // (F) pairs with the load in `homes::count`
     }
     home.occupy();
     Native::notice_exit();
@@ -353,8 +352,9 @@ pub(super) fn forget() {
 
 impl Local {
     /// The session that the thread is in.
+    #[inline(always)]
     pub(super) fn session(&self) -> u64 {
-        self.session
+        self.shared.session.load(Relaxed)
     }
 
     /// The thread's entry for the object, if it is valid for the object that is there now.

@@ -4,12 +4,12 @@
 //! there for the first time: if the disk is full, the record is dropped, and the process does not die of SIGBUS. The
 //! descriptor is closed as soon as the file is mapped, because programs close descriptors that they do not know.
 
+use super::stream;
 use crate::state::line::Line;
 use crate::state::memory::quietly;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
-use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::trace::*;
 use libc::c_int;
 
@@ -112,7 +112,6 @@ pub(super) struct About<'a> {
     pub(super) mutex: &'a [u8],
     pub(super) rwlock: &'a [u8],
     pub(super) forked: bool,
-    pub(super) ticks: u64,
     pub(super) long: u64,
 }
 
@@ -193,8 +192,7 @@ fn describe(base: *mut u8, about: &About) {
         let header: *mut Header = base.cast();
         (*header).pid = libc::getpid() as u32;
         (*header).forked = u32::from(about.forked);
-        (*header).started_ticks = about.ticks;
-        (*header).started = Native::now(Clock::Monotonic);
+        ((*header).started_ticks, (*header).started) = stream::both();
         (*header).long = about.long;
         (*header).chunk_capacity = CAPACITY.load(Relaxed) as u32;
         let copy = |to: &mut [u8], from: &[u8]| {

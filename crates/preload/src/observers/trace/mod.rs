@@ -26,7 +26,6 @@ use crate::state::line::Line;
 use crate::state::table::{Slot, TABLE, Table};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::layout::kind;
 use latchwork_recording::trace::{Header, op};
 use libc::{EBUSY, ETIMEDOUT, c_int, clockid_t, timespec};
@@ -84,7 +83,7 @@ static NAMES: Names = Names::new();
 fn open(forked: bool) -> Result<(), &'static str> {
     let long = stream::choose_clock();
     let [mutex, rwlock] = &NAMES.get();
-    file::open(&file::About { mutex, rwlock, forked, ticks: ticks(), long })
+    file::open(&file::About { mutex, rwlock, forked, long })
 }
 
 /// Measures what the recorder and an uncontended lock cost, and opens the window. Runs when pthread calls are served.
@@ -111,11 +110,8 @@ pub(crate) fn begin() {
         header.empty_gap.store(gap, Relaxed);
         header.empty_release.store(release, Relaxed);
     }
-    // A tick is at least a fifth of a nanosecond. What has passed since the file was made says more.
-    let ticks = ticks().saturating_sub(header.started_ticks);
-    let nanos = Native::now(Clock::Monotonic).saturating_sub(header.started).max(1);
-    let per_ms = (u128::from(ticks) * 1_000_000 / u128::from(nanos)) as u64;
-    stream::set_window(per_ms.clamp(1_000_000, 5_000_000), WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
+    let per_ms = stream::ticks_per_ms((header.started_ticks, header.started));
+    stream::set_window(per_ms, WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
 }
 
 /// What [`begin`] has measured.
@@ -153,8 +149,9 @@ static DESTRUCTOR: extern "C" fn() = ended;
 extern "C" fn ended() {
     if file::is_open() {
         let header = file::header();
-        header.ended_ticks.store(ticks(), Relaxed);
-        header.ended.store(Native::now(Clock::Monotonic), Relaxed);
+        let (ticks, nanos) = stream::both();
+        header.ended_ticks.store(ticks, Relaxed);
+        header.ended.store(nanos, Relaxed);
     }
 }
 

@@ -67,6 +67,33 @@ pub(super) fn ticks() -> u64 {
     Native::now(Clock::Monotonic)
 }
 
+/// Both clocks at nearly the same moment, ticks and nanoseconds of `CLOCK_MONOTONIC`: the best of some attempts.
+pub(super) fn both() -> (u64, u64) {
+    let attempt = |_| {
+        let before = ticks();
+        let nanos = Native::now(Clock::Monotonic);
+        let took = ticks().saturating_sub(before);
+        (took, before + took / 2, nanos)
+    };
+    let (_, ticks, nanos) = (0..8).map(attempt).min().unwrap_or_default();
+    (ticks, nanos)
+}
+
+/// The shortest time over which the counter's rate is measured, in nanoseconds: a reading of both clocks is right to some 50 ns.
+const BASELINE: u64 = 200_000;
+
+/// How many ticks a millisecond has, measured from an earlier moment on both clocks on.
+pub(super) fn ticks_per_ms(from: (u64, u64)) -> u64 {
+    let mut to = both();
+    while to.1.saturating_sub(from.1) < BASELINE {
+        core::hint::spin_loop();
+        to = both();
+    }
+    let (ticks, nanos) = (to.0.saturating_sub(from.0), to.1 - from.1);
+    // From one gigahertz to five.
+    ((u128::from(ticks) * 1_000_000 / u128::from(nanos)) as u64).clamp(1_000_000, 5_000_000)
+}
+
 /// Chooses the clock, and returns from how many ticks on the CPU time is read.
 pub(super) fn choose_clock() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -162,16 +189,16 @@ impl Stream {
     /// Writes an event that ends now. `since`: when the call began to wait.
     #[inline(always)]
     pub(super) fn event(&mut self, op: u32, object: u32, since: Option<u64>) {
-        let now = ticks();
-        if now.wrapping_sub(BEGIN.load(Relaxed)) > LENGTH.load(Relaxed) {
+        let (now, begin) = (ticks(), BEGIN.load(Relaxed));
+        if now < begin || now - begin > LENGTH.load(Relaxed) {
             return;
         }
         if core::mem::replace(&mut self.busy, true) {
             return self.drop_one();
         }
         compiler_fence(SeqCst);
-        if self.last < BEGIN.load(Relaxed) {
-            self.begin(since.unwrap_or(now).max(BEGIN.load(Relaxed)));
+        if self.last < begin {
+            self.begin(since.unwrap_or(now).max(begin));
         }
         let since = since.unwrap_or(now).max(self.last);
         let (mut gap, wait) = (since - self.last, now.saturating_sub(since));

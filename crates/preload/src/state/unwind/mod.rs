@@ -73,28 +73,24 @@ impl Registers {
     }
 }
 
-/// A part of the address space that is known to be readable. Zero bytes are an empty one.
-pub(crate) struct Window {
-    start: usize,
-    end: usize,
-}
-
-impl Window {
-    pub(crate) const EMPTY: Self = Window { start: 0, end: 0 };
-}
-
 const PAGE: usize = 4096;
 /// Pages that are asked for at once.
 const PAGES: usize = 4;
 /// The longest distance from the stack pointer at which a frame is looked for, in bytes.
 pub(crate) const REACH: usize = 8 << 20;
 
+/// A part of the address space that is known to be readable.
+pub(crate) struct Window {
+    start: usize,
+    end: usize,
+    /// The window does not grow beyond this address.
+    most: usize,
+}
+
 impl Window {
-    /// Whether all from a word of the stack at `sp` to the one at `top` is known to be readable.
-    #[inline(always)]
-    pub(crate) fn has(&self, sp: usize, top: usize) -> bool {
-        self.start <= sp && sp <= top && top + 8 <= self.end
-    }
+    /// For a stack of which nothing is known. It holds for one capture: the program may unmap the stack later, and make another
+    /// one at the same place.
+    pub(crate) const EMPTY: Self = Window { start: 0, end: 0, most: usize::MAX };
 
     /// The word at an address at or above the stack pointer. `None`: it cannot be read.
     pub(crate) fn read(&mut self, sp: usize, address: usize) -> Option<u64> {
@@ -102,12 +98,15 @@ impl Window {
             return None;
         }
         if sp < self.start || sp >= self.end {
-            // A deeper part of the same stack, or another stack. The thread runs on this page.
+            // The thread runs on this page.
             self.start = sp & !(PAGE - 1);
             self.end = self.start + PAGE;
         }
+        if address + 8 > self.most {
+            return None;
+        }
         while address + 8 > self.end {
-            let readable = readable(self.end);
+            let readable = readable((0..PAGES).map(|page| self.end + page * PAGE));
             if readable == 0 {
                 return None;
             }
@@ -119,18 +118,84 @@ impl Window {
     }
 }
 
-/// How many of the pages from this address on can be read. The kernel tries it.
-fn readable(address: usize) -> usize {
+/// The stack that a thread began with, as far as it is known: from the deepest page that the thread was seen on up to the end.
+/// It stays readable for as long as the thread runs, so what is known of it can be kept. Any other stack (a coroutine's, a
+/// signal handler's) may be unmapped when the thread has left it.
+///
+/// The C library says where a stack begins, but allocates for the answer. So a page counts as part of the stack if it and all
+/// pages above it, up to the end of the stack, can be read. Below a stack lies a page that cannot be read, unless the program
+/// has asked for none (`pthread_attr_setguardsize`, `pthread_attr_setstack`). Zero bytes are a stack with no page.
+pub(crate) struct OwnStack {
+    start: usize,
+    end: usize,
+    /// The stack does not reach below this address.
+    floor: usize,
+}
+
+impl OwnStack {
+    /// The calling thread's. On the thread that the process began with, the kernel's random bytes lie above all frames. On any
+    /// other thread, glibc's descriptor of the thread does.
+    pub(crate) fn new() -> Self {
+        // SAFETY: system calls and functions that take nothing; the last one reads the auxiliary vector.
+        let end = unsafe {
+            if libc::syscall(libc::SYS_gettid) == i64::from(libc::getpid()) {
+                libc::getauxval(libc::AT_RANDOM) as usize
+            } else {
+                libc::pthread_self() as usize
+            }
+        };
+        let end = end & !7;
+        OwnStack { start: end & !(PAGE - 1), end, floor: end.saturating_sub(REACH) }
+    }
+
+    /// Whether the calling thread, whose stack pointer is `sp`, runs on this stack.
+    #[inline(always)]
+    pub(crate) fn is_here(&mut self, sp: usize) -> bool {
+        sp < self.end && (sp >= self.start || sp >= self.floor && self.reaches(sp))
+    }
+
+    /// Whether the stack reaches down to a stack pointer that is deeper than any before.
+    #[cold]
+    #[inline(never)]
+    fn reaches(&mut self, sp: usize) -> bool {
+        let deepest = sp & !(PAGE - 1);
+        while self.start > deepest {
+            let wanted = ((self.start - deepest) / PAGE).min(PAGES);
+            let readable = readable((1..=wanted).map(|page| self.start - page * PAGE));
+            self.start -= readable * PAGE;
+            if readable < wanted {
+                self.floor = self.start;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether `top`, which is at or above the stack pointer, is the address of a word of the stack on which the thread runs.
+    #[inline(always)]
+    pub(crate) fn has(&self, top: usize) -> bool {
+        top + 8 <= self.end
+    }
+
+    /// What is known to be readable.
+    pub(crate) fn window(&self) -> Window {
+        Window { start: self.start, end: self.end, most: self.end }
+    }
+}
+
+/// How many of these pages, at most [`PAGES`], can be read: the first ones. The kernel tries it.
+fn readable(pages: impl Iterator<Item = usize>) -> usize {
     let mut bytes = [0_u8; PAGES];
     let mut remote = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 }; PAGES];
-    for (index, page) in remote.iter_mut().enumerate() {
-        page.iov_base = core::ptr::without_provenance_mut(address + index * PAGE);
+    let mut count = 0;
+    for (page, remote) in pages.zip(&mut remote) {
+        remote.iov_base = core::ptr::without_provenance_mut(page);
+        count += 1;
     }
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: PAGES };
     // SAFETY: the kernel writes at most as many bytes as there are, and reports what it cannot read.
-    let read = quietly(|| unsafe {
-        libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), PAGES as u64, 0)
-    });
+    let read =
+        quietly(|| unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), count, 0) });
     read.max(0) as usize
 }
 
