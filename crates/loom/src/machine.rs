@@ -37,7 +37,7 @@ use std::rc::Rc;
 mod execution;
 mod model;
 
-pub use execution::{exit_thread, thread_number};
+pub use execution::{exit_thread, stay, thread_number};
 pub(crate) use execution::{in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed};
 pub use model::{Grouping, Mistake, Model, deep, fails, one_fewer_daily, thorough};
 

@@ -58,6 +58,8 @@ pub struct State {
     pub(super) spins: RefCell<Vec<u32>>,
     /// How many heavy fences are still refused.
     pub(super) refusals: StdCell<u32>,
+    /// Whether threads are preempted where they [`stay`], and nowhere else.
+    yields: bool,
     /// How long each thread has dozed, if a doze takes time.
     pub(super) dozed: Option<RefCell<Vec<u64>>>,
 }
@@ -84,6 +86,7 @@ impl State {
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
             refusals: StdCell::new(model.refusals),
+            yields: model.has_turns_only(),
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }
@@ -132,7 +135,9 @@ impl State {
             // SAFETY: leaked in `waiting_array`; the threads that used it are gone.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(array).cast_mut()) });
         }
-        for row in self.rows.all.borrow_mut().drain(..) {
+        // Taken out first: a look at a slot may ask whether it is one of a row.
+        let rows = std::mem::take(&mut *self.rows.all.borrow_mut());
+        for row in rows {
             // SAFETY: leaked in `Rows::own`; the threads that used it are gone.
             let row = unsafe { Box::from_raw(row) };
             assert!(row.is_empty(), "a reader is still in its row");
@@ -293,6 +298,15 @@ pub fn is_blind() -> bool {
 /// The number of the running thread, from 0.
 pub fn thread_number() -> usize {
     THREAD.with(|number| number.get())
+}
+
+/// In a section: gives other threads turns if they have none otherwise. Without preemptions, threads whose sections end at once would
+/// run one after the other, and never meet.
+pub fn stay() {
+    const TURNS: u32 = 2;
+    if shared_state().yields {
+        (0..TURNS).for_each(|_| loom::thread::yield_now());
+    }
 }
 
 /// Lets time jump past every deadline.

@@ -192,8 +192,9 @@ impl Model {
 
     /// Explores: `start` makes what the threads share, each of `threads` runs in a thread, and
     /// `after` looks at the result. Panics if an execution does, deadlocks, races or leaks.
-    /// Says how many executions there were; it is one, which shows nothing, if the first thread only loads
-    /// what the others store: loom does not notice then that they meet.
+    /// Also panics if there was one execution, which shows nothing if threads are preempted: the first thread only loads what the others
+    /// store, so that loom does not notice that they meet. Says how many executions there were. (Without preemptions there may be one
+    /// way to take turns, in sections that [`stay`](super::stay).)
     pub fn check<T: Send + Sync + 'static>(
         self,
         start: impl Start<T>,
@@ -218,6 +219,11 @@ impl Model {
         fails(|| self.explore(client))
     }
 
+    /// Whether no thread is preempted.
+    pub(super) fn has_turns_only(&self) -> bool {
+        self.preemptions == Some(0) && (!deep() || self.mistake != Mistake::None)
+    }
+
     fn explore(self, client: Client) -> Outcome {
         let mut builder = loom::model::Builder::new();
         if !deep() || self.mistake != Mistake::None {
@@ -226,6 +232,7 @@ impl Model {
             builder.preemption_bound = self.preemptions.map(|bound| bound + 1);
         }
         builder.max_branches = 4_000;
+        let alone = client.threads.len() == 1;
         let all = client.threads.len() + usize::from(self.clock);
         builder.max_threads = all;
         let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -253,6 +260,7 @@ impl Model {
                 })
                 .collect();
             if self.clock {
+                execution::stay();
                 execution::let_time_jump();
             } else {
                 // SAFETY: `start` has written the value, and it is dropped below.
@@ -268,7 +276,12 @@ impl Model {
             }
             execution::end();
         });
-        Outcome(executions.load(Ordering::Relaxed))
+        let executions = executions.load(Ordering::Relaxed);
+        assert!(
+            executions > 1 || alone || self.has_turns_only() || self.mistake != Mistake::None,
+            "one execution shows nothing: the threads do not meet"
+        );
+        Outcome(executions)
     }
 }
 
@@ -320,16 +333,16 @@ impl Client {
 pub fn fails<R: std::fmt::Display>(explore: impl FnOnce() -> R) -> String {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore)) {
         Ok(outcome) => panic!("{outcome} did not notice the mistake"),
-        Err(payload) => payload
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| payload.downcast_ref::<&str>().copied())
-            .unwrap_or("(a panic without text)")
-            .trim()
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            let first = text.unwrap_or("(a panic without text)").trim().lines().next().unwrap_or_default();
+            // The mistake must fail, and not what looks for it.
+            for own in ["RefCell", "already borrowed", "already mutably borrowed", "[loom internal bug]"] {
+                assert!(!first.contains(own), "the model failed, and not the client: {first}");
+            }
+            first.to_owned()
+        }
     }
 }
 

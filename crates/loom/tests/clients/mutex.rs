@@ -1,6 +1,6 @@
 //! Clients of the mutexes.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily, thorough, thread_number};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily, stay, thorough, thread_number};
 use latchwork::locks::mutex::mcs::RawMcs;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
@@ -11,7 +11,9 @@ use latchwork::locks::mutex::{Fair, Info, RawMutex};
 use latchwork::machine::Machine;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicUsize;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::*;
 
 /// A lock and what it protects: how many sections there were.
 pub struct Shared<L> {
@@ -32,6 +34,7 @@ impl<L: RawMutex> Shared<L> {
         assert!(self.lock.is_locked());
         // SAFETY: the caller holds the lock.
         self.sections.with_mut(|sections| unsafe { *sections += 1 });
+        stay();
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock(token) };
     }
@@ -172,6 +175,44 @@ fn exclusion_of_three() {
 #[test]
 fn exclusion_of_three_and_again() {
     for_each_mutex!(L => Model::new(one_fewer_daily(1)).check(Shared::<L>::new, &[twice, once, once], free_after::<L, 4>));
+}
+
+/// A lock that excludes nobody.
+struct Nobody(AtomicUsize);
+
+// SAFETY: not true; the test below expects that this is found.
+unsafe impl RawMutex for Nobody {
+    type Machine = Loom;
+    type Token = ();
+    const INFO: Info = crate::example::RawFutex::<Loom>::INFO;
+
+    fn new_in() -> Self {
+        Nobody(AtomicUsize::new(0))
+    }
+
+    fn lock(&self) {
+        self.0.fetch_add(1, Acquire);
+    }
+
+    fn try_lock(&self) -> Option<()> {
+        Some(self.lock())
+    }
+
+    unsafe fn unlock(&self, (): ()) {
+        self.0.fetch_sub(1, Release);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+}
+
+/// Threads that are never preempted meet all the same.
+#[test]
+fn finds_a_lock_that_excludes_nobody_without_preemptions() {
+    let failure =
+        Model::new(0).check_fails(Shared::<Nobody>::new, &[twice, once, once], free_after::<Nobody, 4>);
+    assert!(failure.contains("Causality violation"), "{failure}");
 }
 
 /// Threads queue up behind a holder, from two NUMA nodes in turn. Four are enough for one to be moved

@@ -1,6 +1,6 @@
 //! Clients of the reader-writer locks.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily};
+use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily, stay};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::Rows;
 use latchwork::locks::rwlock::pf_t::RawPfT;
@@ -32,6 +32,7 @@ impl<R: RawRwLock> Shared<R> {
     pub fn finish_read(&self, token: R::Read) {
         // SAFETY: the caller holds the lock for reading.
         self.writes.with(|writes| unsafe { *writes });
+        stay();
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock_read(token) };
     }
@@ -39,6 +40,7 @@ impl<R: RawRwLock> Shared<R> {
     /// The writer's section, and its end.
     pub fn finish_write(&self, token: R::Write) {
         self.add();
+        stay();
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock_write(token) };
     }
