@@ -28,6 +28,8 @@ struct Hold {
 
 struct Thread {
     used: usize,
+    /// How many it holds beside those in `holds`, which is full or was.
+    unknown: usize,
     holds: [Hold; HELD],
 }
 
@@ -90,7 +92,7 @@ impl Guarded {
                 let me = Native::thread_id();
                 for index in 0..tables.known {
                     if tables.ids[index] != me {
-                        tables.threads[index].used = 0;
+                        (tables.threads[index].used, tables.threads[index].unknown) = (0, 0);
                     }
                 }
             }
@@ -128,13 +130,17 @@ impl Tables {
             Some(index) => index,
             None => {
                 // One that holds nothing is not missed: its thread comes back here, or has ended.
-                let idle = (0..self.known).find(|index| self.threads[*index].used == 0);
+                let idle = (0..self.known).find(|index| {
+                    let thread = &self.threads[*index];
+                    thread.used == 0 && thread.unknown == 0
+                });
                 let index = idle.unwrap_or(self.known);
                 if index == THREADS {
                     return None;
                 }
                 self.known = self.known.max(index + 1);
                 self.ids[index] = me;
+                self.threads[index].unknown = 0;
                 index
             }
         };
@@ -253,18 +259,20 @@ impl Tables {
 
     pub(crate) fn acquired(&mut self, me: usize, lock: usize, shared: bool, taken: Stack) {
         let Some(thread) = self.thread(me) else { return };
-        let Thread { used, holds } = thread;
+        let Thread { used, unknown, holds } = thread;
         if let Some(hold) = holds[..*used].iter_mut().find(|hold| hold.lock == lock) {
             hold.count += 1;
         } else if *used < HELD {
             holds[*used] = Hold { lock, shared, count: 1, taken };
             *used += 1;
+        } else {
+            *unknown += 1;
         }
     }
 
     /// Ends one acquisition; `None` if there was none. An `all` ends all of one thread.
     fn release(&mut self, index: usize, lock: usize, all: bool) -> Option<Stack> {
-        let Thread { used, holds } = &mut self.threads[index];
+        let Thread { used, holds, .. } = &mut self.threads[index];
         let at = holds[..*used].iter().rposition(|hold| hold.lock == lock)?;
         let taken = holds[at].taken;
         holds[at].count -= 1;
@@ -280,8 +288,10 @@ impl Tables {
             if self.release(index, lock, false).is_some() {
                 return None;
             }
-            if self.threads[index].used == HELD {
-                return None; // it holds more than we know
+            let unknown = &mut self.threads[index].unknown;
+            if *unknown > 0 {
+                *unknown -= 1;
+                return None; // probably one of those
             }
         }
         let holder = self.take_from_all(lock);

@@ -77,17 +77,20 @@ impl Line {
     }
 }
 
-/// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing.
+/// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing. Nor does it call `open` and the
+/// others: those may be another preloaded library's, which uses locks.
 fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
     // SAFETY: the path is a string, the buffer is valid for its length, and no other code uses the descriptor.
     quietly(|| unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
         if file < 0 {
             return;
         }
         let mut text = [0_u8; 4096];
         let mut line = Line::default();
-        while let Ok(length @ 1..) = usize::try_from(libc::read(file, text.as_mut_ptr().cast(), text.len())) {
+        let read = |text: &mut [u8]| libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len());
+        while let Ok(length @ 1..) = usize::try_from(read(&mut text)) {
             for byte in &text[..length] {
                 if *byte != b'\n' {
                     line.read(*byte);
@@ -99,6 +102,6 @@ fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
                 line = Line::default();
             }
         }
-        libc::close(file);
+        libc::syscall(libc::SYS_close, file);
     });
 }

@@ -36,8 +36,11 @@ pub(crate) fn map(bytes: usize) -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping replaces nothing. `abort` does not return.
         unsafe {
-            let memory = libc::mmap(null_mut(), bytes, protection, flags, -1, 0);
-            if memory == libc::MAP_FAILED {
+            // Not `mmap`, which may be another preloaded library's, and may use locks.
+            let memory =
+                libc::syscall(libc::SYS_mmap, null_mut::<u8>(), bytes, protection, flags, -1, 0_usize);
+            let memory = core::ptr::with_exposed_provenance_mut(memory as usize);
+            if core::ptr::eq(memory, libc::MAP_FAILED) {
                 // A lock call has no error for this, and a lock without memory would not exclude.
                 libc::abort();
             }

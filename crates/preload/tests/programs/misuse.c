@@ -78,6 +78,16 @@ static void clean(void)
     }
     join(thread);
     a_then_b();
+    /* More locks than are remembered, released in the order in which they were taken. */
+    static pthread_mutex_t many[40];
+    for (int i = 0; i < 40; i++) {
+        OK(pthread_mutex_init(&many[i], NULL));
+        OK(pthread_mutex_lock(&many[i]));
+    }
+    for (int i = 0; i < 40; i++)
+        OK(pthread_mutex_unlock(&many[i]));
+    for (int i = 0; i < 40; i++)
+        OK(pthread_mutex_destroy(&many[i]));
     /* An attempt against the order. */
     OK(pthread_mutex_lock(&b));
     OK(pthread_mutex_trylock(&a));

@@ -102,6 +102,19 @@ fn libraries_that_bind_past_us() {
     }
 }
 
+/// Another preloaded library's `open` uses a mutex. What the first lock call in a forked child reads, it reads without that.
+#[test]
+fn a_preloaded_tracer_of_files() {
+    let options = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+    let Some(tracer) = compile("tracer.c", "libtracer.so", &options) else { return };
+    let Some(program) = compile("tracer.c", "traced", &[]) else { return };
+    let mut command = Command::new(&program);
+    let preload = format!("{}:{}", library().display(), tracer.display());
+    command.env("LD_PRELOAD", preload).env("LATCHWORK_MUTEX", default_mutex());
+    let output = watch(command, "traced");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+}
+
 /// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
 #[test]
 fn reports_leave_cancellation_and_new_locks_alone() {
