@@ -426,10 +426,9 @@ mod tests {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let reader = domain.reader();
-                    let guard = reader.enter();
+                    let _guard = reader.enter();
                     inside.wait();
                     leave.wait();
-                    drop(guard);
                 });
                 inside.wait();
                 let waits = !domain.poll(domain.start_poll());
