@@ -108,10 +108,13 @@ pub(super) fn give_up() -> bool {
 
 /// The shared object that this crate is in is being unloaded, or the process ends. A key that stays would have threads call
 /// unmapped code when they exit.
+#[cfg(feature = "std")]
 extern "C" fn unload() {
     give_up();
 }
 
+// Not without `std`: a kernel has neither keys nor this section, and would be linked with both.
+#[cfg(feature = "std")]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static UNLOAD: extern "C" fn() = unload;
