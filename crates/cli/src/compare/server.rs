@@ -72,13 +72,14 @@ impl Server {
         };
         let (killed, asked) = stop(&server, stop_timeout, signals);
         let server = server.end();
+        let outcome = match outcome {
+            Outcome::Loaded { by_itself: true, .. } if server.crashed(any_status) => Outcome::EndedUnderLoad,
+            other => other,
+        };
         let groups: Vec<_> = [Some(server.group), load_group].into_iter().flatten().collect();
         let (daemons, also_asked) = leftovers::end(&groups, stop_timeout, signals)?;
         let end = match asked.or(also_asked).map_or(outcome, Outcome::Interrupted) {
             Outcome::Interrupted(signal) => End::Interrupted(signal),
-            Outcome::Loaded { by_itself: true, .. } if server.crashed(any_status) => {
-                End::Bad(format!("the server ended under the load ({})", server.manner()), server.output)
-            }
             Outcome::Loaded { wall, output, .. } => End::Good(Cost { wall, ..server.cost }, output),
             Outcome::Ready => unreachable!("the load has run"),
             Outcome::LoadFailed(why, output) => End::Bad(

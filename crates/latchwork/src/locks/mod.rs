@@ -25,7 +25,7 @@ pub(crate) mod bits;
 pub(crate) mod timed;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use aliases::*;
 

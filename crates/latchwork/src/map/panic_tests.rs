@@ -2,6 +2,7 @@
 //! retired, or that of an argument.
 
 use super::*;
+use crate::locks::tests::in_a_process;
 use crate::machine::Native;
 use crate::reclaim::rcu::RcuDomain;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -128,9 +129,7 @@ fn a_destructor_that_panics_leaves_no_section_open() {
         of_retired_objects();
         return of_arguments();
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "map::panic_tests::a_destructor_that_panics_leaves_no_section_open"]);
-    let output = child.env(VARIABLE, "1").env("RUST_BACKTRACE", "0").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", std::string::String::from_utf8_lossy(&text));
+    let test = "map::panic_tests::a_destructor_that_panics_leaves_no_section_open";
+    let (succeeded, text) = in_a_process(test, VARIABLE, "1");
+    assert!(succeeded, "{text}");
 }

@@ -45,7 +45,7 @@
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! - Timed forms poll.
 
-use super::{ConstNew, Index, Info, MOST_READERS, RawDowngrade, RawRwLock, Suspension, too_many_readers};
+use super::{ConstNew, Index, Info, MOST_READERS, RawDowngrade, RawRwLock, Suspension, check_difference};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -168,16 +168,6 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// A reader has added itself to this value of `ingress`. Both counters wrap around, and their difference must not.
-    #[cold]
-    #[inline(never)]
-    fn look(&self, before: u32) {
-        // Not at 0, where every lock begins: a look at each multiple but that one is enough.
-        if before != 0 && before.wrapping_sub(self.egress.0.load(Relaxed)) >= MOST_READERS / 2 {
-            too_many_readers();
-        }
-    }
-
     fn has_readers(&self) -> bool {
         let egress = self.egress.0.load(Acquire); // (B)
         self.ingress.0.load(SeqCst) != egress // (E)
@@ -203,7 +193,7 @@ impl<M: Machine> RawCohortRw<M> {
         // looks for arrivals, all sequentially consistent, so one sees the other.
         let before = node.ingress.0.fetch_add(1, SeqCst);
         if before.is_multiple_of(MOST_READERS) {
-            node.look(before);
+            check_difference(before, node.egress.0.load(Relaxed), 1);
         }
         if self.global.0.is_free() {
             return true;

@@ -64,6 +64,17 @@ extern "C" fn too_many_readers() -> ! {
     panic!("a lock has so many readers that their number would wrap around: read guards were forgotten");
 }
 
+/// A reader has found the count of arrivals at a multiple of [`MOST_READERS`]. That count and the count of departures wrap around,
+/// in units of `reader`, and their difference must not.
+#[cold]
+#[inline(never)]
+fn check_difference(arrived: u32, departed: u32, reader: u32) {
+    // Not at 0, where every lock begins: a look at each multiple but that one is enough.
+    if arrived != 0 && arrived.wrapping_sub(departed) >= MOST_READERS / 2 * reader {
+        too_many_readers();
+    }
+}
+
 /// A reader-writer lock over machine [`Machine`](RawRwLock::Machine). All-zero bytes are an
 /// unlocked lock.
 ///

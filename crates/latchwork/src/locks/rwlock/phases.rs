@@ -39,7 +39,7 @@
 //! synchronises with its partner all the same. So the writer's entry needs no release: a reader that sees the entry
 //! synchronises with the writer before, (A). And the last departure stands for all of them, (B).
 
-use super::{MOST_READERS, Timeout, too_many_readers};
+use super::{MOST_READERS, Timeout, check_difference};
 use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -93,17 +93,7 @@ impl<M: Machine> Phases<M> {
     #[inline(always)]
     fn check(&self, before: u32) {
         if before & (LOOK - READER) == 0 {
-            self.look(before);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look(&self, before: u32) {
-        let rin = before & !WRITER;
-        // Not at 0, where every lock begins: a look at each multiple but that one is enough.
-        if rin != 0 && rin.wrapping_sub(self.rout.load(Relaxed)) >= LOOK / 2 {
-            too_many_readers();
+            check_difference(before & !WRITER, self.rout.load(Relaxed), READER);
         }
     }
 

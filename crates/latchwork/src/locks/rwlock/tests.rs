@@ -1,7 +1,7 @@
 //! What every registered reader-writer lock must do, on real threads.
 
 use super::*;
-use crate::locks::tests::{Body, in_threads};
+use crate::locks::tests::{Body, in_a_process, in_threads};
 use crate::registry::{Visitor, visit};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -66,15 +66,6 @@ impl<R: RawRwLock> Pair<R> {
         // SAFETY: the token is from the caller's acquisition.
         unsafe { self.lock.unlock_write(token) };
     }
-}
-
-/// Runs one of these tests in a process of its own, with this value of a variable. Returns whether it succeeded, and what it printed.
-fn in_a_process(test: &str, variable: &str, value: &str) -> (bool, std::string::String) {
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", &std::format!("locks::rwlock::tests::{test}"), "--nocapture"]);
-    let output = child.env(variable, value).env("RUST_BACKTRACE", "0").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), std::string::String::from_utf8_lossy(&text).into_owned())
 }
 
 fn soon(millis: u64) -> Deadline {

@@ -62,7 +62,7 @@ fn too_many_readers_end_the_process() {
     }
     for lock in COUNTING {
         for what in ["read", "try"] {
-            let test = "many::too_many_readers_end_the_process";
+            let test = "locks::rwlock::tests::many::too_many_readers_end_the_process";
             let (succeeded, text) = in_a_process(test, LOCK, &format!("{lock} {what}"));
             assert!(text.contains("so far so good"), "{lock}: {text}");
             assert!(!succeeded && text.contains("would wrap around"), "{lock}: {text}");

@@ -307,7 +307,8 @@ fn a_panic_in_a_bump_ends_the_process() {
     type Moody = RawBravo<Native, RawShflRw<Native>, Owned, Bernoulli<1>, Passing, Panics>;
     const VARIABLE: &str = "LATCHWORK_TEST_BUMP";
     if std::env::var_os(VARIABLE).is_none() {
-        let (succeeded, text) = in_a_process("optional::a_panic_in_a_bump_ends_the_process", VARIABLE, "1");
+        let (succeeded, text) =
+            in_a_process("locks::rwlock::tests::optional::a_panic_in_a_bump_ends_the_process", VARIABLE, "1");
         assert!(!succeeded && text.contains("not now") && !text.contains("went on"), "{text}");
         return;
     }
