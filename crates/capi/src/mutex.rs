@@ -13,7 +13,7 @@ use std::ffi::c_int;
 pub(crate) type Mutex = RawShfl<Native>;
 
 same_layout!(Mutex, 16, 8);
-const _: () = assert!(Mutex::WORD == 0 && Mutex::LOCKED == 1);
+const _: () = assert!(Mutex::WORD == 0 && Mutex::LOCKED == 1 && Mutex::QUEUE == 8);
 
 /// The lock behind a pointer of C.
 ///

@@ -21,7 +21,7 @@ const _: () = {
     type Below = RawShflRw<Native>;
     assert!(RwLock::BIAS == 24 && RwLock::BIASED == 16 && RwLock::REVOKING == 0xff80_0000);
     assert!(RwLock::IN_A_ROW == 28 && RwLock::BELOW == 0);
-    assert!(Below::WORD == 0 && Below::READERS == 4 && Below::WRITER == 1);
+    assert!(Below::WORD == 0 && Below::READERS == 4 && Below::QUEUE == 8 && Below::WRITER == 1);
 };
 
 /// The result of an acquisition with a deadline.

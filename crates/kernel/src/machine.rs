@@ -202,7 +202,7 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
 
     /// One atomic step, so that no wakeup is lost for a time: the kernel would show that as a stall.
     #[inline(always)]
-    fn release_if(word: &AtomicU32, expected: u32) -> bool {
+    fn release_if(_: &AtomicPtr<QNode<Self>>, word: &AtomicU32, expected: u32) -> bool {
         word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 

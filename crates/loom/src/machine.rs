@@ -95,7 +95,7 @@ unsafe impl Machine for Loom {
 
     /// The algorithms' own loops around `pause` are cut short like `spin_for`.
     /// One atomic step: a lost wakeup must show, and a torn release may lose one.
-    fn release_if(word: &Self::U32, expected: u32) -> bool {
+    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
         if state(|s| s.mistake == Mistake::TornRelease) {
             let held = word.load(Ordering::Relaxed) == expected;
             if held {

@@ -343,7 +343,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
     }
 
     /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
-    fn release_if(word: &Self::U32, expected: u32) -> bool {
+    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
         word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 

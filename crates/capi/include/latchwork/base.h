@@ -121,6 +121,7 @@ LW_END_C
 /* Whether the word has this value: a load with the order `order`. */
 LW_INLINE int lw_is_(const uint32_t *word, uint32_t value, int order) { LW_COMPARE_("l", "dword"); }
 LW_INLINE int lw_is_long_(const uint64_t *word, uint64_t value, int order) { LW_COMPARE_("q", "qword"); }
+LW_INLINE int lw_is_pointer_(void *const *word, void *value, int order) { LW_COMPARE_("q", "qword"); }
 
 LW_BEGIN_C
 

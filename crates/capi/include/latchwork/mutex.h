@@ -26,7 +26,7 @@ typedef struct LW_CAPABILITY("mutex") lw_mutex {
 #define LW_MUTEX_HELD_ 1u
 
 LW_STATIC_ASSERT(sizeof(lw_mutex_t) == 16 && LW_ALIGNOF(lw_mutex_t) == 8, "lw_mutex_t has another layout");
-LW_STATIC_ASSERT(offsetof(lw_mutex_t, word) == 0, "lw_mutex_t has another layout");
+LW_STATIC_ASSERT(offsetof(lw_mutex_t, word) == 0 && offsetof(lw_mutex_t, tail) == 8, "lw_mutex_t has another layout");
 
 void lw_mutex_lock_slow(lw_mutex_t *mutex) LW_NOEXCEPT LW_COLD;
 int lw_mutex_trylock_slow(lw_mutex_t *mutex) LW_NOEXCEPT LW_COLD;
@@ -118,7 +118,8 @@ LW_INLINE int lw_mutex_unlock(lw_mutex_t *mutex) LW_RELEASE(mutex) LW_NO_ANALYSI
     lw_debug_release(mutex, 0);
     return 0;
 #endif
-    if (LW_LIKELY(lw_is_(&mutex->word, LW_MUTEX_HELD_, __ATOMIC_RELAXED))) {
+    /* A processor may answer a load of the word late if a locked instruction has just written it. So this looks at the queue. */
+    if (LW_LIKELY(lw_is_pointer_(&mutex->tail, 0, __ATOMIC_RELAXED))) {
         /* Release: pairs with the acquire of the next holder's exchange. */
         __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     } else {

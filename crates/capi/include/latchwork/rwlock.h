@@ -34,7 +34,7 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
 
 LW_STATIC_ASSERT(sizeof(lw_rwlock_t) == 32 && LW_ALIGNOF(lw_rwlock_t) == 8, "lw_rwlock_t has another layout");
 LW_STATIC_ASSERT(offsetof(lw_rwlock_t, word) == 0 && offsetof(lw_rwlock_t, readers) == 4 &&
-                     offsetof(lw_rwlock_t, bias) == 24 && offsetof(lw_rwlock_t, in_a_row) == 28,
+                     offsetof(lw_rwlock_t, tail) == 8 && offsetof(lw_rwlock_t, bias) == 24 && offsetof(lw_rwlock_t, in_a_row) == 28,
                  "lw_rwlock_t has another layout");
 
 void lw_rwlock_rdlock_slow(lw_rwlock_t *lock) LW_NOEXCEPT LW_COLD;
@@ -245,7 +245,8 @@ LW_INLINE int lw_rwlock_wrunlock(lw_rwlock_t *lock) LW_RELEASE(lock) LW_NO_ANALY
 #if LW_DEBUG
     lw_debug_release(lock, 2);
 #else
-    if (LW_LIKELY(lw_is_(&lock->word, LW_RWLOCK_WRITER_, __ATOMIC_RELAXED))) {
+    /* As in lw_mutex_unlock: the word has been written by a locked instruction. */
+    if (LW_LIKELY(lw_is_pointer_(&lock->tail, 0, __ATOMIC_RELAXED))) {
         /* Release: pairs with the acquire of the reader or writer that finds the word free. */
         __atomic_store_n(&lock->word, 0, __ATOMIC_RELEASE);
     } else {

@@ -10,13 +10,16 @@ use super::rwlock::RawRwLock;
 /// A mutex that a compare-and-exchange of one 32-bit word acquires.
 ///
 /// The uncontended acquisition changes the word from 0 to [`LOCKED`](Self::LOCKED), with acquire ordering
-/// ([`Machine::acquire_zero`](crate::machine::Machine::acquire_zero)). The release changes it back to 0
-/// ([`Machine::release_if`](crate::machine::Machine::release_if)). In any other case the lock's own functions are called.
+/// ([`Machine::acquire_zero`](crate::machine::Machine::acquire_zero)). The release, if the pointer at [`QUEUE`](Self::QUEUE) is
+/// null, stores 0 ([`Machine::release_if`](crate::machine::Machine::release_if)). In any other case the lock's own functions are
+/// called.
 pub trait CompareMutex: RawMutex {
     /// Where the word is: its offset in the lock, in bytes.
     const WORD: usize;
     /// The word while the lock is held and no thread waits.
     const LOCKED: u32;
+    /// Where the pointer to the queue's last waiter is. It is null if no thread waits in the queue.
+    const QUEUE: usize;
 
     /// The uncontended release. `false`: the caller still holds the lock, and calls [`RawMutex::unlock`].
     ///
@@ -30,8 +33,8 @@ pub trait CompareMutex: RawMutex {
 ///
 /// The uncontended acquisition finds 0 in the count of readers, and changes the word from 0 to [`WRITER`](Self::WRITER),
 /// sequentially consistent. Then it looks at the count again, sequentially consistent: if that is 0, the thread holds the lock,
-/// and otherwise it calls [`RawRwLock::unlock_write`] and begins anew. The release changes the word back to 0
-/// ([`Machine::release_if`](crate::machine::Machine::release_if)); if the word is another one, it calls `unlock_write`.
+/// and otherwise it calls [`RawRwLock::unlock_write`] and begins anew. The release, if the pointer at [`QUEUE`](Self::QUEUE) is
+/// null, stores 0 ([`Machine::release_if`](crate::machine::Machine::release_if)); otherwise it calls `unlock_write`.
 pub trait CompareRwLock: RawRwLock {
     /// Where the word is: its offset in the lock, in bytes.
     const WORD: usize;
@@ -39,6 +42,8 @@ pub trait CompareRwLock: RawRwLock {
     const READERS: usize;
     /// The word while the lock is held for writing and no thread waits.
     const WRITER: u32;
+    /// Where the pointer to the queue's last waiter is. It is null if no thread waits in the queue.
+    const QUEUE: usize;
 }
 
 /// BRAVO. Its readers use slots while one 32-bit word of the lock, the bias, is [`BIASED`](Self::BIASED).

@@ -224,15 +224,19 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The word is not touched after the decrement took effect, so the next holder may free the memory.
     fn release_dec(word: &Self::U32) -> bool;
 
-    /// Stores 0 in `word`, with ordering release, if the word holds `expected`: the cheapest unlock that can fail. Returns
-    /// `false`, and changes nothing, if it holds another value.
+    /// Stores 0 in `word`, with ordering release, if `queue` is null or the word holds `expected`: the cheapest unlock that
+    /// can fail. Otherwise it returns `false` and changes nothing. Other values of the word must matter only to a thread in the
+    /// queue, so that a machine may look at the word alone.
+    ///
+    /// The queue is looked at first: an Intel Xeon (2023) takes 4 ns more, a quarter of an uncontended pair, to load the word
+    /// that a locked instruction has just written than to load another one of the line.
     ///
     /// Only the holder of the lock may call it. It may be *torn*: a value that another thread writes between the look and the
     /// store is overwritten. A thread that still sees its value a microsecond later can rely on it, unless the holder was
     /// interrupted between the two instructions; so it may only sleep until [`torn_timeout`](Machine::torn_timeout).
     #[inline(always)]
-    fn release_if(word: &Self::U32, expected: u32) -> bool {
-        let held = word.load(Ordering::Relaxed) == expected;
+    fn release_if(queue: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
+        let held = queue.load(Ordering::Relaxed).is_null() || word.load(Ordering::Relaxed) == expected;
         if held {
             word.store(0, Ordering::Release);
         }

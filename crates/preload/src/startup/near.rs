@@ -109,9 +109,9 @@ core::arch::global_asm!(
     "latchwork_near_entry",
     "latchwork_near_unlock:",
     "latchwork_near_serves {mutex}, {kind}",
-    "cmp dword ptr [rdi + {word}], {locked}", // Machine::release_if
-    "jne 2f",
     "xor eax, eax",
+    "cmp [rdi + {queue}], rax", // Machine::release_if
+    "jne 2f",
     "mov [rdi + {word}], eax",
     "ret",
     "2: jmp [rip + latchwork_near + {unlock}]",
@@ -198,6 +198,7 @@ core::arch::global_asm!(
     kind = const offset_of!(Mutex, kind),
     word = const offset_of!(Mutex, raw) + Recommended::WORD,
     locked = const Recommended::LOCKED,
+    queue = const offset_of!(Mutex, raw) + Recommended::QUEUE,
     flags = const offset_of!(RwLock, flags),
     owner = const offset_of!(RwLock, owner),
     bias = const offset_of!(RwLock, raw) + RecommendedRwLock::BIAS,

@@ -166,7 +166,7 @@ unsafe impl Machine for Explore {
     }
 
     /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
-    fn release_if(word: &U32, expected: u32) -> bool {
+    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &U32, expected: u32) -> bool {
         if inside().is_some_and(|engine| engine.with(|s| s.mistake) == Mistake::TornRelease) {
             let held = word.load(Ordering::Relaxed) == expected;
             if held {

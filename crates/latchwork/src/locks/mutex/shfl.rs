@@ -23,9 +23,9 @@
 //!
 //! # The unlock
 //!
-//! `unlock` reads the word and, if that is HELD, stores 0: no atomic read-modify-write. If the head sets PARKED between the two,
-//! the store erases that, and the unlock wakes no thread: a *torn* release. The head therefore looks again after 0.75 us,
-//! by when the store is done unless the holder was interrupted between the two instructions. In that rare case the head sleeps
+//! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
+//! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
+//! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
 //! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //! (N): the head sets ASLEEP, and naps if there is no DEMAND; `unlock_fair` sets DEMAND, and clears ASLEEP. One of the two comes
@@ -95,10 +95,11 @@ const_new!(RawShfl<Native, P>, P: Policy);
 impl<P: Policy> CompareMutex for RawShfl<Native, P> {
     const WORD: usize = core::mem::offset_of!(Self, word);
     const LOCKED: u32 = HELD.0;
+    const QUEUE: usize = core::mem::offset_of!(Self, tail);
 
     #[inline(always)]
     unsafe fn release(&self) -> bool {
-        Native::release_if(&self.word, HELD.0) // (A)
+        Native::release_if(&self.tail, &self.word, HELD.0) // (A)
     }
 }
 
@@ -150,7 +151,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     #[inline]
     unsafe fn unlock(&self, (): ()) {
         // (A) the section happens before the next acquisition.
-        if !M::release_if(&self.word, HELD.0) {
+        if !M::release_if(&self.tail, &self.word, HELD.0) {
             self.unlock_slow();
         }
     }

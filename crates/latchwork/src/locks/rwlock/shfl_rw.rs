@@ -38,7 +38,7 @@
 //! | (A) | a writer leaves: store to `word`, or read-modify-write, release | the thread that enters next: look at, or exchange of, `word`, acquire |
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
-//! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
+//! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
 //! | (N) | the head sets ASLEEP, and naps if CLAIMED is not set | a fair unlock sets CLAIMED, and clears ASLEEP: one of the two comes second in `turn`, so the head sees CLAIMED, or the unlock ends the nap |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
@@ -224,7 +224,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     #[inline]
     unsafe fn unlock_write(&self, (): ()) {
         // (A) the section happens before the next acquisition. (F) pairs with `park`.
-        if !M::release_if(&self.word, WRITER) {
+        if !M::release_if(&self.tail, &self.word, WRITER) {
             self.release_writer(Release);
         }
     }
@@ -242,6 +242,7 @@ impl<M: Machine, P: Policy> CompareRwLock for RawShflRw<M, P> {
     const WORD: usize = core::mem::offset_of!(Self, word);
     const READERS: usize = core::mem::offset_of!(Self, readers);
     const WRITER: u32 = WRITER;
+    const QUEUE: usize = core::mem::offset_of!(Self, tail);
 }
 
 impl<M: Machine, P: Policy> RawShflRw<M, P> {

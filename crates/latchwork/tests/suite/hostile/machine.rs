@@ -14,6 +14,7 @@ pub fn native() {
     assert_ne!(latchwork::machine::native::tls::reader_row_offset(), 0);
     // Addresses without memory: a wake uses only the number.
     let (word, nowhere) = (AtomicU32::new(7), without_provenance(NOWHERE));
+    let (queue, empty) = (AtomicPtr::new(without_provenance_mut(NOWHERE)), AtomicPtr::default());
     // Memcheck reports an error where the kernel refuses the address.
     if std::env::var(SUBJECT).as_deref() == Ok(NATIVELY) {
         Native::wake(nowhere, u32::MAX);
@@ -40,8 +41,9 @@ pub fn native() {
     assert!(Native::prepare_fences() || !Native::heavy_fence());
     assert_eq!(Native::acquire_swap(&word, 0), 7);
     assert!(Native::release_dec(&word) && word.load(Relaxed) == u32::MAX);
-    assert!(!Native::acquire_zero(&word, 1) && Native::release_if(&word, u32::MAX));
-    assert!(!Native::release_if(&word, 1) && Native::acquire_zero(&word, 0));
+    assert!(!Native::acquire_zero(&word, 1) && Native::release_if(&queue, &word, u32::MAX));
+    assert!(!Native::release_if(&queue, &word, 1) && Native::acquire_zero(&word, 2));
+    assert!(Native::release_if(&empty, &word, 1) && Native::acquire_zero(&word, 0));
     assert!(Native::now(Clock::Realtime) > 0 && Native::thread_id() != 0);
     assert_eq!(Native::identity(usize::MAX), usize::MAX);
     assert!(Native::numa_node() < Native::numa_nodes() && Native::cpu() < Native::cpus());

@@ -13,8 +13,8 @@
 //! | SHARED (6) | the head is an upgradable reader: CLAIMED keeps no plain reader out | the head | the head |
 //! | PARKED (31) | with WRITER: the head sleeps at `word`; wake it | the head, or the writer for the next head | the writer, with WRITER; the head |
 //!
-//! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no hint leaves without an atomic
-//! read-modify-write (see [`release_if`](Machine::release_if)), so a hint that another thread sets meanwhile may be lost. The
+//! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no queue, or no hint, leaves without an
+//! atomic read-modify-write (see [`release_if`](Machine::release_if)), so a hint that another thread sets meanwhile may be lost. The
 //! head sets a lost hint again. If the head has left, a thread that finds the queue empty drops the hints.
 //!
 //! # `readers`: the readers, and a sleeping head
