@@ -9,7 +9,15 @@ fn message(machine: &str) -> String {
 #[test]
 fn every_built_in_profile_parses_and_survives_being_written() {
     let names = Profile::names();
-    let newer = ["epyc-7742", "epyc-7r13", "xeon-8375c", "graviton3", "emerald-rapids-2", "zen4-2"];
+    let newer = [
+        "epyc-7742",
+        "epyc-7r13",
+        "xeon-8375c",
+        "graviton3",
+        "emerald-rapids-2",
+        "zen4-2",
+        "sapphire-rapids-2",
+    ];
     assert_eq!(names, [&["x5-2", "x5-4", "e7-8890v4", "power4"][..], &newer].concat());
     for name in names {
         let profile = Profile::find(&name).unwrap();
