@@ -27,7 +27,7 @@
 //! | pair | one side | other side |
 //! |---|---|---|
 //! | (A) | a writer serves the next ticket, release | the thread that finds its ticket served, or the lock free, acquire |
-//! | (B) | a reader counts its departure, release | the writer that counts departures, acquire |
+//! | (B) | a reader counts its departure, release | the writer that counts departures, and then the arrivals, acquire |
 //! | (E) | a reader arrives, then looks at the global lock | a writer takes the global lock, then looks at the arrivals; all sequentially consistent, so one sees the other |
 //!
 //! # Where it differs from the paper
@@ -45,7 +45,7 @@
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! - Timed forms poll.
 
-use super::{ConstNew, Index, Info, MOST_READERS, RawDowngrade, RawRwLock, Suspension, check_difference};
+use super::{ConstNew, Index, Info, LOOK, RawDowngrade, RawRwLock, Suspension, check_difference};
 use crate::machine::{Arith, Machine, Native, Offers, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -192,13 +192,14 @@ impl<M: Machine> RawCohortRw<M> {
         // (E) Dekker pair: a reader arrives and then looks at the mutex, a writer takes the mutex and then
         // looks for arrivals, all sequentially consistent, so one sees the other.
         let before = node.ingress.0.fetch_add(1, SeqCst);
-        if before.is_multiple_of(MOST_READERS) {
-            check_difference(before, node.egress.0.load(Relaxed), 1);
+        if before.is_multiple_of(LOOK) {
+            check_difference::<M, _>(before, &node.ingress.0, &node.egress.0, 1);
         }
         if self.global.0.is_free() {
             return true;
         }
-        node.egress.0.fetch_add(1, Relaxed);
+        // (B) its arrival is seen by each thread that counts this departure.
+        node.egress.0.fetch_add(1, Release);
         false
     }
 

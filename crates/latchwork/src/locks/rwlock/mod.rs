@@ -5,7 +5,8 @@
 
 use super::backoff;
 pub use super::{Info, Suspension, Token};
-use crate::machine::{Deadline, Machine, Native};
+use crate::machine::{Deadline, Machine, Native, Word};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 pub mod bravo;
 pub mod pf_q;
@@ -64,14 +65,41 @@ extern "C" fn too_many_readers() -> ! {
     panic!("a lock has so many readers that their number would wrap around: read guards were forgotten");
 }
 
-/// A reader has found the count of arrivals at a multiple of [`MOST_READERS`]. That count and the count of departures wrap around,
-/// in units of `reader`, and their difference must not.
+/// Arrivals from one look at the number of readers to the next, in the locks that count arrivals and departures. Far fewer than
+/// [`MOST_READERS`]: a reader may be suspended before its look, and then another reader looks in time.
+const LOOK: u32 = 1 << 20;
+
+/// The longest time in which a look may find too many readers, in nanoseconds. The counts do not wrap around meanwhile: 2^30 atomic
+/// additions to one word take more than a second.
+const VERDICT: u64 = 100_000_000;
+
+/// A reader has found `before` arrivals, a multiple of [`LOOK`]. The counts of arrivals and departures wrap around, in units of
+/// `reader`, and their difference must not.
+///
+/// Other readers arrive and depart between two loads, and this thread may be suspended there, so the difference of two loads may
+/// be anything. The process ends only if too many readers were inside at the moment when the arrivals were loaded. That is known
+/// from the departures before and after that moment, if the counts cannot have wrapped around in between.
 #[cold]
 #[inline(never)]
-fn check_difference(arrived: u32, departed: u32, reader: u32) {
-    // Not at 0, where every lock begins: a look at each multiple but that one is enough.
-    if arrived != 0 && arrived.wrapping_sub(departed) >= MOST_READERS / 2 * reader {
-        too_many_readers();
+fn check_difference<M: Machine, W: Word<u32>>(before: u32, arrived: &W, departed: &W, reader: u32) {
+    // Not at 0, where every lock begins.
+    if before == 0 {
+        return;
+    }
+    let most = MOST_READERS / 2 * reader;
+    // The departures, and then at least as many readers as are inside. Acquire: the first load pairs with the releases of departing
+    // readers, so that their arrivals are counted. The second load comes before the next one of the departures.
+    let look = || {
+        let departures = departed.load(Acquire);
+        (departures, (arrived.load(Acquire) & !(reader - 1)).wrapping_sub(departures))
+    };
+    while look().1 >= most {
+        let late = Deadline::after::<M>(VERDICT);
+        let (departures, inside) = look();
+        let departed_meanwhile = departed.load(Relaxed).wrapping_sub(departures);
+        if inside.saturating_sub(departed_meanwhile) >= most && !late.passed::<M>() {
+            too_many_readers();
+        }
     }
 }
 

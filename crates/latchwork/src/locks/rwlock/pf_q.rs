@@ -97,7 +97,7 @@
 //!   or a timed form does not wait for a leaving writer. It can wait in one place: if it has taken the MCS lock and must
 //!   unlock it again, for a writer that is between its swap and its link in the MCS queue.
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! - Limit: 2^30 - 1 simultaneous readers.
+//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it. So they may
 //!   starve: a timed reader under a ceaseless stream of writers, a timed writer or upgrade under overlapping readers.
 //! - An upgradable reader holds the MCS lock but begins no writer phase, so readers enter beside it. An upgrade begins one.

@@ -41,7 +41,7 @@
 //! - Suspension: a waiter that is suspended blocks others. Attempts and timed forms wait for no other thread, not even for
 //!   a writer that has ended its turn and has not cleared PRESENT yet.
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! - Limit: 2^30 - 1 simultaneous readers.
+//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it: a writer that
 //!   gave up its phase would end it before the readers in it have noticed. So they may starve, a timed reader under a
 //!   ceaseless stream of writers, a timed writer under overlapping readers.

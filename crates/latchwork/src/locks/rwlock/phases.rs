@@ -39,7 +39,7 @@
 //! synchronises with its partner all the same. So the writer's entry needs no release: a reader that sees the entry
 //! synchronises with the writer before, (A). And the last departure stands for all of them, (B).
 
-use super::{MOST_READERS, Timeout, check_difference};
+use super::{LOOK, Timeout, check_difference};
 use crate::locks::backoff;
 use crate::machine::{Arith, Machine, Native, Word};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -52,9 +52,6 @@ pub(super) const PHASE: u32 = 1 << 0;
 pub(super) const WRITER: u32 = PRESENT | PHASE;
 /// One reader in `rin` and `rout`.
 pub(super) const READER: u32 = 1 << 2;
-
-/// After so many arrivals, a reader looks how many readers are inside.
-const LOOK: u32 = MOST_READERS * READER;
 
 /// The counters and the writer's bits. See the [module documentation](self).
 #[repr(C)]
@@ -89,11 +86,11 @@ impl<M: Machine> Phases<M> {
     }
 
     /// The caller has added itself to this value of `rin`. Both counters wrap around, and their difference must not: 2^30 readers
-    /// inside would look like none. So a reader looks at the difference each time that `rin` has grown by [`LOOK`].
+    /// inside would look like none. So every [`LOOK`]th reader looks at the difference.
     #[inline(always)]
     fn check(&self, before: u32) {
-        if before & (LOOK - READER) == 0 {
-            check_difference(before & !WRITER, self.rout.load(Relaxed), READER);
+        if before & ((LOOK - 1) * READER) == 0 {
+            check_difference::<M, _>(before & !WRITER, &self.rin, &self.rout, READER);
         }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::locks::tests::{Body, in_a_process, in_threads};
 use crate::registry::{Visitor, visit};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use std::boxed::Box;
 use std::thread;
 

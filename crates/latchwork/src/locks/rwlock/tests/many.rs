@@ -2,6 +2,9 @@
 //! beside readers.
 
 use super::*;
+use crate::machine::Word;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -67,5 +70,61 @@ fn too_many_readers_end_the_process() {
             assert!(text.contains("so far so good"), "{lock}: {text}");
             assert!(!succeeded && text.contains("would wrap around"), "{lock}: {text}");
         }
+    }
+}
+
+/// A count that other threads change between one load and the next.
+struct Script {
+    /// What the loads find; the last one is for all further loads.
+    values: Vec<u32>,
+    loads: AtomicU32,
+    /// The thread is suspended before this load.
+    suspended: Option<u32>,
+}
+
+impl Word<u32> for Script {
+    fn new(_: u32) -> Self {
+        unreachable!()
+    }
+    fn load(&self, _: Ordering) -> u32 {
+        let load = self.loads.fetch_add(1, Relaxed);
+        if Some(load) == self.suspended {
+            thread::sleep(Duration::from_millis(300));
+        }
+        self.values[(load as usize).min(self.values.len() - 1)]
+    }
+    fn store(&self, _: u32, _: Ordering) {
+        unreachable!()
+    }
+    fn swap(&self, _: u32, _: Ordering) -> u32 {
+        unreachable!()
+    }
+    fn compare_exchange(&self, _: u32, _: u32, _: Ordering, _: Ordering) -> Result<u32, u32> {
+        unreachable!()
+    }
+}
+
+/// Readers depart and others arrive while a thread looks how many are inside. The look must not end the process.
+#[test]
+fn a_look_beside_readers_that_come_and_go() {
+    const BEFORE: u32 = MOST_READERS;
+    const LATER: u32 = BEFORE + MOST_READERS;
+    for reader in [1, 4] {
+        let look = |arrived: &[u32], departed: &[u32], suspended| {
+            let [arrived, departed] = [arrived, departed].map(|values| Script {
+                values: values.iter().map(|value| value.wrapping_mul(reader)).collect(),
+                loads: AtomicU32::new(0),
+                suspended,
+            });
+            check_difference::<Native, _>(BEFORE.wrapping_mul(reader), &arrived, &departed, reader);
+        };
+        // The readers that were inside have departed, and one that arrived later.
+        look(&[BEFORE + 3], &[BEFORE + 2], None);
+        // The thread is suspended in its first look, between the two counts.
+        look(&[LATER], &[BEFORE, LATER - 1], None);
+        // In its second look: the difference is that of other moments.
+        look(&[LATER], &[BEFORE, BEFORE, LATER - 1], None);
+        // In its second look, until the count of departures comes back to what it was.
+        look(&[LATER], &[BEFORE, BEFORE, BEFORE, LATER - 1], Some(2));
     }
 }
