@@ -4,13 +4,22 @@
 use super::*;
 use crate::locks::tests::in_a_process;
 use crate::machine::Native;
-use crate::reclaim::rcu::RcuDomain;
+use crate::reclaim::{Rcu, rcu::RcuDomain};
+use core::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::{format, thread};
 
 /// Panics when the last of so many is dropped, and not while its thread unwinds.
 struct Fragile<'a>(&'a AtomicU32);
+
+impl Fragile<'_> {
+    /// A number that is at least 1. A closure that calls this has the whole object, and drops it; one that uses the field has a
+    /// copy of that.
+    fn number(&self) -> u64 {
+        u64::from(self.0.load(Relaxed)).max(1)
+    }
+}
 
 impl Drop for Fragile<'_> {
     fn drop(&mut self) {
@@ -80,7 +89,24 @@ fn of_retired_objects() {
     FUSE.store(u32::MAX / 2, Relaxed);
 }
 
-/// Arguments that are not used.
+/// A key with a destructor.
+struct Key(u64, #[allow(dead_code)] Option<Value>);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// Arguments that are not used, or that are dropped when there is a result already. The result may hold a section open.
 fn of_arguments() {
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let map = &RcuMap::<u64, u64>::from([(1, 1)]);
@@ -89,23 +115,43 @@ fn of_arguments() {
     let unused = || Fragile(&UNUSED);
     test("get_or_insert_with", &|_| {
         let unused = unused();
-        _ = map.get_or_insert_with(1, move || if unused.0.load(Relaxed) > 0 { 1 } else { 2 });
+        _ = map.get_or_insert_with(1, move || unused.number());
     });
     test("insert_or_update", &|call| {
         let unused = unused();
-        _ = map.insert_or_update(call + 2, 1, move |_| if unused.0.load(Relaxed) > 0 { 1 } else { 2 });
+        _ = map.insert_or_update(call + 2, 1, move |_| unused.number());
     });
     test("Entry::or_insert_with", &|_| {
         let unused = unused();
-        _ = map.entry(1).or_insert_with(move || if unused.0.load(Relaxed) > 0 { 1 } else { 2 });
+        _ = map.entry(1).or_insert_with(move || unused.number());
     });
     test("Entry::and_modify", &|call| {
         let unused = unused();
-        _ = map.entry(call + 50_000).and_modify(move |_| if unused.0.load(Relaxed) > 0 { 1 } else { 2 });
+        _ = map.entry(call + 50_000).and_modify(move |_| unused.number());
     });
     test("RcuTreeMap::get_or_insert_with", &|_| {
         let unused = unused();
-        _ = tree.get_or_insert_with(1, move || if unused.0.load(Relaxed) > 0 { 1 } else { 2 });
+        _ = tree.get_or_insert_with(1, move || unused.number());
+    });
+    let keys = &RcuMap::<Key, u64>::from([(Key(1, None), 1)]);
+    test("compute, aborted", &|_| {
+        let key = Key(2, Some(unused()));
+        _ = keys.compute(key, |_| Operation::Abort(keys.get(&Key(1, None))));
+    });
+    let (cell, other) = (&Rcu::new(1u64), &Rcu::new(2));
+    test("Rcu::update_with", &|_| {
+        let unused = unused();
+        _ = cell.update_with(move |value| (value + unused.number(), other.get()));
+    });
+    test("Rcu::try_update", &|_| {
+        let unused = unused();
+        let make = move |value: &u64| Ok::<_, ()>((value + unused.number(), other.get()));
+        _ = cell.try_update(make).is_ok();
+    });
+    test("Rcu::try_update, refused", &|_| {
+        let unused = unused();
+        let make = move |_: &u64| if unused.number() > 0 { Err(other.get()) } else { Ok((1, ())) };
+        _ = cell.try_update(make).is_ok();
     });
     test("RcuTreeMap::range", &|_| {
         struct Bounds<'a>(#[allow(dead_code)] Fragile<'a>);

@@ -113,7 +113,7 @@ where
     set
 }
 
-// Wherever a reference to an element is returned, the slot, and arguments that were not used, are dropped by hand before that. A
+// Wherever a reference to an element is returned, or a closure's result, which may have one in it, the slot, and arguments that were not used, are dropped by hand before that. A
 // slot's end retires objects, and so runs destructors of any kind. If one panics while a value is being returned, that value
 // is leaked (rust-lang/rust issue 47949), and with it the reference's section. A variable is dropped.
 impl<K, V, S> RcuMap<K, V, S>
@@ -308,7 +308,11 @@ where
         let value = match operation(slot.node().map(|node| (&node.key, &node.value))) {
             Operation::Insert(value) => Some(value),
             Operation::Remove => None,
-            Operation::Abort(why) => return Compute::Aborted(why),
+            Operation::Abort(why) => {
+                drop(slot);
+                drop(key);
+                return Compute::Aborted(why);
+            }
         };
         let old = element(&self.table, &slot);
         let unused = match value {

@@ -164,9 +164,9 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
     /// assert_eq!(*next.get(), 8);
     /// ```
     pub fn update_with<R>(&self, mut make: impl FnMut(&T) -> (T, R)) -> R {
-        match self.try_update(|value| Ok::<_, Infallible>(make(value))) {
-            Ok(result) => result,
-        }
+        let Ok(result) = self.try_update(|value| Ok::<_, Infallible>(make(value)));
+        drop(make); // as in `try_update`
+        result
     }
 
     /// [`update_with`](Rcu::update_with), unless `make` returns an error: then the value stays, and the error is returned.
@@ -177,12 +177,22 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
     /// assert_eq!((leave(), leave()), (Ok(()), Err("nobody")));
     /// ```
     pub fn try_update<R, E>(&self, mut make: impl FnMut(&T) -> Result<(T, R), E>) -> Result<R, E> {
+        // The result, or the error, may hold a section open. So `make` is dropped before it is returned: if the destructor of
+        // something in `make` panicked while a value is being returned, that value would leak (rust-lang/rust issue 47949).
         let reader = self.domain.reader();
         let guard = reader.enter();
         let mut old = guard.protect(0, &self.current);
         let (removed, result) = loop {
             // SAFETY: read in the section of `guard`, which is not over; the cell is borrowed.
-            let (value, result) = make(unsafe { &(*old).value })?;
+            let (value, result) = match make(unsafe { &(*old).value }) {
+                Ok(made) => made,
+                Err(error) => {
+                    drop(guard);
+                    drop(reader);
+                    drop(make);
+                    return Err(error);
+                }
+            };
             let new = Node::make(value);
             // A node at this address is the same node: the section keeps it from being reclaimed, so the address is not
             // used again.
@@ -199,6 +209,7 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
         drop(guard);
         drop(reader);
         drop(removed); // retires it, outside of the section
+        drop(make);
         Ok(result)
     }
 
