@@ -14,7 +14,8 @@
 //! State of an element: in a box -> in a leaf -> removed -> retired, with the pages that led to it.
 //!
 //! What pairs with what: (A) an updating thread stores a root (release), and readers load it (acquire). So they see the pages
-//! and elements below it.
+//! and elements below it, and its update is counted. (B) The thread counts its update (release), and a walk that copies loads the
+//! count (acquire). So the walk finds the root of that update, or the one before it, or a later one.
 //!
 //! Size: an element is a box with key and value, and 12 bytes for its share of the pages (8 in its leaf); 128 bytes for the
 //! tree. An update allocates a page of each height, and retires those that it replaces as one object.
@@ -53,6 +54,8 @@ where
     V: Send + Sync + 'static,
 {
     root: <L::Machine as Machine>::Ptr<Head<K, V>>,
+    /// Updates of single elements: counted just before their roots are stored.
+    updates: <L::Machine as Machine>::Usize,
     domain: &'static RcuDomain<L::Machine>,
     lock: Apart<L>,
     owns: PhantomData<Node<K, V>>,
@@ -261,7 +264,13 @@ where
     /// No elements.
     pub fn new(domain: &'static RcuDomain<L::Machine>) -> Self {
         const { assert!(4 <= WIDTH && WIDTH <= MOST, "pages of 4 to 32 entries") };
-        Tree { root: Word::new(null_mut()), domain, lock: Apart(L::new_in()), owns: PhantomData }
+        Tree {
+            root: Word::new(null_mut()),
+            updates: Word::new(0),
+            domain,
+            lock: Apart(L::new_in()),
+            owns: PhantomData,
+        }
     }
 
     /// Begins a section of the calling thread.
@@ -276,6 +285,11 @@ where
         // SAFETY: what a root leads to is retired after it was replaced, so the section protects it. (A) pairs with the
         // stores of the root.
         Snapshot { root: NonNull::new(self.root.load(Acquire)).map(|root| unsafe { Page::new(root) }) }
+    }
+
+    /// The number of updates of single elements so far, wrapping around. The last one's root may not be stored yet.
+    pub(super) fn updates(&self) -> usize {
+        self.updates.load(Acquire) // (B)
     }
 
     /// To be called before an update that retires inside of a section. If the calling thread is in no section, this waits
@@ -438,6 +452,7 @@ where
             (draft, height) = (above, height + 1);
         }
         let root = draft.entries().first().and_then(|root| root.page);
+        self.tree.updates.store(self.tree.updates.load(Relaxed).wrapping_add(1), Release); // (B)
         self.tree.root.store(root.map_or(null_mut(), NonNull::as_ptr), Release); // (A)
         if let Some(found) = self.found {
             self.replaced.element(found);

@@ -161,12 +161,18 @@ pub struct TreeCloned<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     copied: vec::IntoIter<(K, V)>,
     /// The last key that was copied; `None` in the beginning, and at the end.
     last: Option<K>,
+    /// With the map's updates added, how many more elements there can be: those of the beginning, and one for each update since.
+    /// There are no more unless comparisons contradict each other, and lead the walk back.
+    left: usize,
     ended: bool,
 }
 
 impl<'m, K: Send + Sync + 'static, V: Send + Sync + 'static> TreeCloned<'m, K, V> {
     pub(super) fn new(map: &'m RcuTreeMap<K, V>) -> Self {
-        TreeCloned { map, copied: Vec::new().into_iter(), last: None, ended: false }
+        // One more, for an update that is counted already and comes now.
+        let updates = map.tree.updates();
+        let left = (map.len() + 1).wrapping_sub(updates);
+        TreeCloned { map, copied: Vec::new().into_iter(), last: None, left, ended: false }
     }
 }
 
@@ -182,8 +188,9 @@ where
             let reading = self.map.read();
             let begin = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let range = reading.range::<K, _>((begin, Bound::Unbounded));
-            let copied: Vec<_> =
-                range.take(COPIED).map(|(key, value)| (key.clone(), value.clone())).collect();
+            let most = COPIED.min(self.left.wrapping_add(self.map.tree.updates()));
+            let copied: Vec<_> = range.take(most).map(|(key, value)| (key.clone(), value.clone())).collect();
+            self.left = self.left.wrapping_sub(copied.len());
             self.ended = copied.len() < COPIED;
             self.last = copied.last().map(|(key, _)| key.clone());
             self.copied = copied.into_iter();

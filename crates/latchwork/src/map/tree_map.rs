@@ -58,7 +58,8 @@ type NativeSlot<'m, K, V> = Slot<'m, RawShfl<Native>, K, V, { super::pages::MOST
 /// # Lookups
 ///
 /// A key is looked up as any `Q: Comparable<K>`: everything that `K` can be borrowed as, and what implements [`Comparable`]
-/// and compares as the key does. If comparisons contradict each other, lookups may miss elements; nothing worse happens.
+/// and compares as the key does. If comparisons contradict each other, lookups and walks may miss elements, and
+/// [`iter_cloned`](Self::iter_cloned) may meet some again before it ends; nothing worse happens.
 ///
 /// The algorithm: [`tree`](super::tree).
 ///

@@ -312,6 +312,81 @@ fn comparisons_that_panic_change_nothing() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
+/// A key that compares in a way which changes.
+#[derive(Clone)]
+struct Fickle(u32);
+
+type Comparison = fn(&u32, &u32) -> Ordering;
+
+std::thread_local! {
+    static COMPARISON: core::cell::Cell<Comparison> = const { core::cell::Cell::new(u32::cmp) };
+}
+
+impl Ord for Fickle {
+    fn cmp(&self, other: &Self) -> Ordering {
+        COMPARISON.get()(&self.0, &other.0)
+    }
+}
+impl PartialOrd for Fickle {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Fickle {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Fickle {}
+
+/// Whatever comparisons answer, a walk that copies ends.
+#[test]
+fn walks_end_whatever_comparisons_answer() {
+    let map: RcuTreeMap<Fickle, ()> = (0..200).map(|key| (Fickle(key), ())).collect();
+    let comparisons: [Comparison; 6] = [
+        |a, b| b.cmp(a),
+        |_, _| Ordering::Less,
+        |_, _| Ordering::Equal,
+        |_, _| Ordering::Greater,
+        |a, b| (a + 1).rem_euclid(3).cmp(&(b % 3)),
+        |a, b| (a % 32).cmp(&(b % 32)),
+    ];
+    for (number, comparison) in comparisons.into_iter().enumerate() {
+        COMPARISON.set(comparison);
+        let (met, updates) = (map.iter_cloned().take(2000).count(), 300);
+        assert!(met <= 201, "comparison {number}: a walk over 200 elements has met {met}");
+        let mut walk = map.iter_cloned();
+        let met = (0..10_000).take_while(|step| {
+            if *step < updates {
+                map.insert(Fickle(1000 + step), ());
+            }
+            walk.next().is_some()
+        });
+        assert!(met.count() < 10_000, "comparison {number}: a walk beside {updates} updates does not end");
+        COMPARISON.set(u32::cmp);
+        map.clear();
+        (0..200).for_each(|key| _ = map.insert(Fickle(key), ()));
+    }
+}
+
+/// A walk that copies meets all elements that come before it is there, one for each update.
+#[test]
+fn a_walk_that_copies_meets_what_comes() {
+    let (map, end) = ((0..64).map(|key| (key, key)).collect::<RcuTreeMap<_, _>>(), 2000);
+    let mut met = 0;
+    for (key, _) in map.iter_cloned() {
+        assert_eq!(key, met);
+        met += 1;
+        if key + 64 < end {
+            map.insert(key + 64, key);
+        }
+        if key == 1000 {
+            map.retain(|other, _| *other > key);
+        }
+    }
+    assert_eq!(met, end);
+}
+
 /// A value whose destructor uses its map, and may panic. The map has a domain of its own, so no other test reclaims the value.
 struct Guest {
     map: &'static Tree<RawTas<Native>, u32, Guest, 4>,
