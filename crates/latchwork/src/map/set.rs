@@ -190,7 +190,7 @@ impl<T: Send + Sync + 'static, S> RcuSet<T, S> {
         self.map.capacity()
     }
 
-    /// What the set consists of now.
+    /// What the set consists of now. See [`RcuMap::statistics`].
     ///
     /// ```
     /// assert_eq!(latchwork::map::RcuSet::from([1]).statistics().elements, 1);

@@ -388,8 +388,8 @@ where
     /// Locks the shard of `key`, for several steps: nobody else changes the key until the entry is dropped, and updates of
     /// the other keys of the shard wait as well. Readers do not.
     ///
-    /// The calling thread must not update the map while it has the entry, and not have two entries of a map: it would wait
-    /// for itself, for ever.
+    /// The calling thread must not update the map while it has the entry, nor ask for its [`statistics`](RcuMap::statistics), and
+    /// not have two entries of a map: it would wait for itself, for ever.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::new();
