@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The parts in C.
-const C: [&str; 4] = [
+const C: [&str; 5] = [
     "src/families/cond.c",
     "src/families/sem.c",
     "src/observers/profile/callers.c",
     "src/observers/profile/sleeps.c",
+    "src/state/clock.c",
 ];
 
 fn main() {
@@ -21,6 +22,8 @@ fn main() {
     // For the tests, which build the library as the command's build script does.
     println!("cargo::rustc-env=LATCHWORK_PRELOAD_TARGET={}", env::var("TARGET").expect("cargo sets it"));
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblatchwork_preload.so");
+    // In all of the library, `clock_gettime` is the function in `clock.c`.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--wrap=clock_gettime");
 
     // Without `-fexceptions` cleanup handlers use setjmp, which works also when the thread is cancelled between any two
     // instructions.

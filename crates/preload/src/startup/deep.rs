@@ -9,8 +9,8 @@
 //! such a library itself and then look at which functions the library calls.
 
 use super::entry::ENTRIES;
+use crate::state::dynamic::{each_object, of_object};
 use crate::state::line::Line;
-use crate::state::program::Dynamic;
 use crate::state::table::{REAL, Table, install};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Write;
@@ -190,30 +190,11 @@ unsafe extern "C" fn load(name: *const c_char, flags: c_int) -> *mut c_void {
     handle
 }
 
-/// Calls `look` for each loaded object, none of which is unloaded meanwhile.
-fn each_object(mut look: &mut dyn FnMut(&libc::dl_phdr_info)) {
-    type Look<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info);
-    unsafe extern "C" fn one(info: *mut libc::dl_phdr_info, _size: usize, look: *mut c_void) -> c_int {
-        // SAFETY: the dynamic linker passes the description of an object, and the pointer from the call below.
-        unsafe { (*look.cast::<Look>())(&*info) };
-        0
-    }
-    // SAFETY: `one` takes the pointer for what it is, and `look` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut look).cast()) };
-}
-
 /// Whether the object calls a function of one of the families.
 fn calls(object: &libc::dl_phdr_info, families: &[Option<&Family>]) -> bool {
     let mut found = false;
-    // SAFETY: the dynamic linker describes an object, which stays loaded during the call.
-    unsafe {
-        let headers = core::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
-        let Some(header) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) else {
-            return false;
-        };
-        let (bias, entries) = (object.dlpi_addr as usize, object.dlpi_addr + header.p_vaddr);
-        Dynamic::new(bias, core::ptr::with_exposed_provenance(entries as usize))
-            .each_import(|name, _| found |= families.iter().flatten().any(|family| family.has(name)));
+    if let Some(dynamic) = of_object(object) {
+        dynamic.each_import(|name, _| found |= families.iter().flatten().any(|family| family.has(name)));
     }
     found
 }

@@ -18,6 +18,7 @@
 
 use crate::families::{c11, cond, mutex, rwlock, sem, spin};
 use crate::observers::{check, profile, statistics, trace};
+use crate::state::clock;
 use crate::state::counters::Family;
 use crate::state::generation;
 use crate::state::table::{pass, resolve};
@@ -97,6 +98,7 @@ fn set_up_once() {
 /// Fills the table with what the environment asks for.
 fn choose() {
     resolve();
+    clock::find();
     let counts = statistics::configure(variable(b"LATCHWORK_STATS="));
     if counts {
         generation::count_calls();

@@ -12,12 +12,15 @@
 //! | [`cancel`] | cancellation of a thread that waits |
 //! | [`counters`] | how many objects and calls there were, while statistics are on |
 //! | [`unwind`] | the calling thread's stack, and the modules that its addresses belong to |
-//! | [`index`], [`line`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
+//! | [`clock`] | the kernel's clock, past other libraries |
+//! | [`index`], [`line`], [`dynamic`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
 
 pub(crate) mod abi;
 pub(crate) mod cancel;
 pub(crate) mod choice;
+pub(crate) mod clock;
 pub(crate) mod counters;
+pub(crate) mod dynamic;
 pub(crate) mod exit;
 pub(crate) mod generation;
 pub(crate) mod identity;

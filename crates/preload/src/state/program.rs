@@ -1,7 +1,7 @@
-//! The program and the libraries as ELF files: which functions of other objects they call, and the table of addresses
-//! (the GOT) through which the program calls them.
+//! The program as an ELF file: the table of addresses (the GOT) through which it calls functions of other objects.
 
-use core::ffi::{CStr, c_char, c_void};
+use super::dynamic::Dynamic;
+use core::ffi::{CStr, c_void};
 use libc::{Elf64_Phdr, c_int};
 
 pub(crate) const PAGE: usize = 4096;
@@ -15,27 +15,11 @@ pub(crate) struct Program {
     pub lowest: usize,
 }
 
-const DT_PLTRELSZ: usize = 2;
-const DT_STRTAB: usize = 5;
-const DT_SYMTAB: usize = 6;
-const DT_RELA: usize = 7;
-const DT_RELASZ: usize = 8;
-const DT_JMPREL: usize = 23;
 const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 const NT_GNU_PROPERTY_TYPE_0: u32 = 5;
 const GNU: u32 = u32::from_le_bytes(*b"GNU\0");
 const GNU_PROPERTY_X86_FEATURE_1_AND: u32 = 0xc000_0002;
 const GNU_PROPERTY_X86_FEATURE_1_IBT: u32 = 1;
-const R_X86_64_GLOB_DAT: u64 = 6;
-const R_X86_64_JUMP_SLOT: u64 = 7;
-
-/// A relocation.
-#[repr(C)]
-struct Rela {
-    offset: usize,
-    info: u64,
-    _addend: i64,
-}
 
 /// A name by which the program calls a function, the function, and the one that it is to call instead.
 pub(crate) struct Binding {
@@ -103,9 +87,8 @@ impl Program {
     /// Binds each name to its new address, in one walk through the program's relocations. An error says that the table, which
     /// had been read-only, stays writable.
     pub(crate) fn rebind<const N: usize>(&self, bindings: [Option<Binding>; N]) -> Result<(), c_int> {
-        let Some(dynamic) = self.header(libc::PT_DYNAMIC) else { return Ok(()) };
-        // SAFETY: the header says where the program's dynamic section is, and the program stays loaded.
-        let dynamic = unsafe { Dynamic::new(self.bias, self.at(dynamic.p_vaddr as usize)) };
+        // SAFETY: the headers and the bias are the program's, which stays loaded.
+        let Some(dynamic) = (unsafe { Dynamic::of(self.bias, self.headers) }) else { return Ok(()) };
         let bindings = bindings.map(|binding| binding.filter(Binding::is_ours));
         if bindings.iter().all(Option::is_none) || self.protect(libc::PROT_READ | libc::PROT_WRITE).is_err() {
             return Ok(());
@@ -133,68 +116,6 @@ impl Program {
                 return Ok(());
             }
             Err(*libc::__errno_location())
-        }
-    }
-}
-
-/// The dynamic section of a loaded object.
-pub(crate) struct Dynamic {
-    bias: usize,
-    entries: *const [usize; 2],
-}
-
-impl Dynamic {
-    /// # Safety
-    ///
-    /// `entries` is the dynamic section of a loaded object, which stays loaded. `bias` is what the loader added to each
-    /// address in its file.
-    pub(crate) unsafe fn new(bias: usize, entries: *const [usize; 2]) -> Self {
-        Dynamic { bias, entries }
-    }
-
-    fn entry(&self, tag: usize) -> Option<usize> {
-        let mut entry = self.entries;
-        // SAFETY: the section stays, and ends with an entry of zeros.
-        unsafe {
-            while (*entry)[0] != 0 {
-                if (*entry)[0] == tag {
-                    return Some((*entry)[1]);
-                }
-                entry = entry.add(1);
-            }
-        }
-        None
-    }
-
-    /// A table that the section names. The dynamic linker may or may not have added the bias to its address.
-    fn table<T>(&self, tag: usize) -> Option<*const T> {
-        let address = self.entry(tag)?;
-        let address = if address < self.bias { address + self.bias } else { address };
-        Some(core::ptr::with_exposed_provenance(address))
-    }
-
-    /// Calls `found` for each slot into which the dynamic linker writes an address: with the name of the function or variable
-    /// there, and the slot's offset from the bias.
-    pub(crate) fn each_import(&self, mut found: impl FnMut(&CStr, usize)) {
-        let (Some(strings), Some(symbols)) =
-            (self.table::<c_char>(DT_STRTAB), self.table::<libc::Elf64_Sym>(DT_SYMTAB))
-        else {
-            return;
-        };
-        for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
-            let (Some(table), Some(size)) = (self.table::<Rela>(table), self.entry(size)) else { continue };
-            // SAFETY: the section says where the table is and how many bytes it has; it stays.
-            let relocations = unsafe { core::slice::from_raw_parts(table, size / size_of::<Rela>()) };
-            for relocation in relocations {
-                if matches!(relocation.info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
-                    // SAFETY: a relocation's symbol lies in the object's table of symbols, and the symbol's name in its strings.
-                    let name = unsafe {
-                        let symbol = &*symbols.add((relocation.info >> 32) as usize);
-                        CStr::from_ptr(strings.add(symbol.st_name as usize))
-                    };
-                    found(name, relocation.offset);
-                }
-            }
         }
     }
 }

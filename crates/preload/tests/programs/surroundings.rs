@@ -135,6 +135,35 @@ fn reports_leave_cancellation_and_new_locks_alone() {
     }
 }
 
+/// Beside a library whose clock is not the kernel's, or whose clock takes locks, lock calls wait as long as they should.
+#[test]
+fn another_clock_preloaded_beside_us() {
+    let options = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+    let Some(shifted) = compile("clock.c", "libclock.so", &options) else { return };
+    let Some(program) = compile("clock.c", "clock", &[]) else { return };
+    for how in ["ahead", "behind", "jumps", "locks"] {
+        let settings = [
+            ("glibc", "glibc"),
+            ("shfl", "bravo-2d-shfl-rw"),
+            ("mcs", "pf-t"),
+            ("ticket", "bravo-2d-glibc"),
+            ("mcs-park", "bravo-glibc"),
+            ("hybrid", "rwsem"),
+        ]
+        .map(|(mutex, rwlock)| Setting { beside: vec![shifted.clone()], ..Setting::new(mutex, rwlock) });
+        for_each_setting(&settings, AT_ONCE, |setting| {
+            let what = format!("{how}: {}", setting.what(&program));
+            let output = watch(setting.command(&program).env("CLOCK", how), &what);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && output.stdout == b"ok\n",
+                "{what}: {}\n{stderr}",
+                output.status
+            );
+        });
+    }
+}
+
 /// A program gets as many keys, and the same numbers, as without the library, before and after its first locks.
 #[test]
 fn all_keys_are_the_programs() {
