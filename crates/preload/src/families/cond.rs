@@ -15,6 +15,7 @@ use super::mutex;
 use super::timeout::Timeout;
 use crate::state::abi::*;
 use crate::state::counters::{self, Family, Reason};
+use crate::state::dynamic;
 use crate::state::generation;
 use crate::state::table::{REAL, Slot, TABLE, install};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -52,21 +53,26 @@ pub(crate) fn install() {
     }
 }
 
-/// Offset of `__wrefs`, in bytes. glibc 2.41 moved it from 36 to 28.
-static WREFS: AtomicUsize = AtomicUsize::new(36);
+/// Offset of `__wrefs`, in bytes: 36 before glibc 2.41, and 28 since then.
+static WREFS: AtomicUsize = AtomicUsize::new(28);
 /// Its lowest bit: process-shared.
 const SHARED: u32 = 1;
 
-/// Asks the glibc of this process where it keeps the flag.
+/// Asks the glibc of this process where it keeps the flag. The next library's `pthread_cond_init` may be another one, which may
+/// do anything.
 fn find_shared_flag() {
+    let Some(init) = dynamic::of_c_library(c"pthread_cond_init") else { return };
     let mut attr = 0;
     let mut words = [0u32; 12];
-    // SAFETY: attributes have 4 bytes, and a condition variable has 48.
+    // SAFETY: glibc's function has this type. Attributes have 4 bytes, and a condition variable has 48.
     unsafe {
+        let init = core::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut Cond, *const Attr) -> c_int>(
+            init,
+        );
         pthread_condattr_init(&mut attr);
         pthread_condattr_setpshared(&mut attr, libc::PTHREAD_PROCESS_SHARED);
         let c: *mut Cond = words.as_mut_ptr().cast();
-        REAL.cond_init.get()(c, core::ptr::from_ref(&attr).cast());
+        init(c, core::ptr::from_ref(&attr).cast());
         pthread_condattr_destroy(&mut attr);
     }
     if let Some(index) = words.iter().position(|word| word & SHARED != 0) {

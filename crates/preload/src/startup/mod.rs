@@ -14,7 +14,8 @@
 //! | [`deep`] | a warning about libraries that bind past this one |
 //!
 //! Set-up runs in a constructor, or at the first pthread call if that comes earlier. So nothing in it allocates, calls a
-//! function that this library exports, or depends on Rust's runtime.
+//! function that this library exports, or depends on Rust's runtime. Functions of other libraries that it calls (`open`, `mmap`, ...)
+//! may belong to a further preloaded library, and may take locks: meanwhile the next library serves the thread.
 
 use crate::families::{c11, cond, mutex, rwlock, sem, spin};
 use crate::observers::{check, profile, statistics, trace};
@@ -23,7 +24,7 @@ use crate::state::counters::Family;
 use crate::state::generation;
 use crate::state::table::{pass, resolve};
 use crate::state::unwind::modules;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use environment::{is_too_early, refuse, variable};
 use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
 use latchwork::locks::{mutex::RawMutex, rwlock::RawRwLock};
@@ -67,11 +68,20 @@ const RUNNING: u8 = 1;
 const DONE: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNSET);
 
-/// Sets up the process, once. `false`: it is too early for that, and the next library must serve the call.
+/// The thread that sets the process up ([`Native::thread_id`]).
+static SETTER: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets up the process, once. `false`: that is not done yet, and the next library must serve the call. It is too early; or the
+/// calling thread is about to do it, and what it has called in another library has called this one.
 fn set_up() -> bool {
-    if STATE.load(Ordering::Relaxed) == UNSET && is_too_early() {
-        resolve();
-        return false;
+    match STATE.load(Ordering::Relaxed) {
+        UNSET if is_too_early() => {
+            resolve();
+            return false;
+        }
+        // A thread that sets the process up has stored its own number.
+        RUNNING if SETTER.load(Ordering::Relaxed) == Native::thread_id() => return false,
+        _ => {}
     }
     set_up_once();
     true
@@ -81,11 +91,12 @@ fn set_up_once() {
     // (A) pairs with itself: a thread that loads DONE sees the table.
     match STATE.compare_exchange(UNSET, RUNNING, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
+            SETTER.store(Native::thread_id(), Ordering::Relaxed);
             choose();
             STATE.store(DONE, Ordering::Release); // (A)
         }
-        // Another thread sets the process up. It cannot be this thread: nothing in `choose` calls an exported function before
-        // the table is published.
+        // Another thread sets the process up: `set_up` has returned if it is this one, and no code in `choose` runs the
+        // constructor.
         Err(RUNNING) => {
             while STATE.load(Ordering::Acquire) != DONE {
                 Native::yield_now();

@@ -6,6 +6,7 @@ use libc::{Elf64_Phdr, Elf64_Sym, c_int};
 const DT_HASH: usize = 4;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
+const DT_SONAME: usize = 14;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 
@@ -79,6 +80,13 @@ impl Dynamic {
             }
         }
     }
+
+    /// The name by which other objects ask for this one.
+    fn soname(&self) -> Option<&CStr> {
+        let strings = self.table::<c_char>(DT_STRTAB)?;
+        // SAFETY: the entry says where in the object's strings the name is; they stay.
+        Some(unsafe { CStr::from_ptr(strings.add(self.entry(DT_SONAME)?)) })
+    }
 }
 
 const STT_FUNC: u8 = 2;
@@ -151,6 +159,21 @@ pub(crate) fn of_object(object: &libc::dl_phdr_info) -> Option<Dynamic> {
         let headers = core::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
         Dynamic::of(object.dlpi_addr as usize, headers)
     }
+}
+
+/// The C library's own function with this name, whatever other libraries come before it.
+pub(crate) fn of_c_library(name: &CStr) -> Option<*const c_void> {
+    let mut function = None;
+    each_object(&mut |object| {
+        let is_c_library =
+            |dynamic: &Dynamic| dynamic.soname().is_some_and(|name| name.to_bytes().starts_with(b"libc.so."));
+        if function.is_none()
+            && let Some(dynamic) = of_object(object).filter(is_c_library)
+        {
+            function = dynamic.function(name);
+        }
+    });
+    function
 }
 
 /// Which functions of other objects an object calls.

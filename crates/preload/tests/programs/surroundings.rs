@@ -164,6 +164,25 @@ fn another_clock_preloaded_beside_us() {
     }
 }
 
+/// What the library calls of another one, while it sets the process up, may take locks.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn locks_of_another_library_during_set_up() {
+    let versions = format!("-Wl,--version-script={}", manifest().join("versions.map").display());
+    let options = ["-DLIBRARY", "-shared", "-fPIC", &versions].map(OsStr::new);
+    let Some(counting) = compile("setup.c", "libsetup.so", &options) else { return };
+    let Some(program) = compile("setup.c", "setup", &[]) else { return };
+    for (mutex, rwlock) in [
+        ("glibc", "glibc"),
+        ("shfl", "glibc"),
+        ("mcs", "pf-t"),
+        ("glibc", "bravo-2d-glibc"),
+        ("shfl", "bravo-2d-shfl-rw"),
+    ] {
+        Setting { beside: vec![counting.clone()], ..Setting::new(mutex, rwlock) }.check(&program);
+    }
+}
+
 /// A program gets as many keys, and the same numbers, as without the library, before and after its first locks.
 #[test]
 fn all_keys_are_the_programs() {
