@@ -1,6 +1,7 @@
 //! What was found, in words.
 
 use crate::names::shown;
+use crate::roomy;
 use crate::stack::Stack;
 use latchwork::machine::{Machine, Native};
 use std::ffi::CStr;
@@ -63,9 +64,14 @@ pub(crate) fn report(me: usize, problem: &Problem) {
         Native::doze(1_000_000);
     };
     if alone {
-        let text = describe(problem, allocator_is_plain());
-        // SAFETY: the text is initialised. There is nobody to tell if it fails.
-        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off. The text is
+        // initialised; there is nobody to tell if it cannot be written.
+        unsafe {
+            roomy::call(&mut || {
+                let text = describe(problem, allocator_is_plain());
+                libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+            });
+        }
         REPORTING.store(0, Release);
     }
 }

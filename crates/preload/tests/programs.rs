@@ -286,6 +286,7 @@ fn misuse_is_reported() {
         // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
+            ("small", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"]),
             ("named", " \"journal\", taken at", &["a_then_b", "b_then_a", "inverted"]),
             ("foreign", " \"accounts\" at", &["foreign", "main"]),
             ("chain", "the first of 2 steps", &["a_then_b", "b_then_c", "c_then_a"]),

@@ -1,5 +1,6 @@
 /* Makes the mistake that its argument names, or none. `latchwork check` reports it. */
 #include "check.h"
+#include <limits.h>
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER,
                        c = PTHREAD_MUTEX_INITIALIZER;
@@ -156,6 +157,18 @@ __attribute__((noinline)) static void foreign(int turned)
     EQ(calls, turned ? 4 : 6);
 }
 
+/* A thread with the smallest stack that there may be. */
+static pthread_t start_small(void *(*f)(void *))
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    OK(pthread_attr_init(&attributes));
+    OK(pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN));
+    OK(pthread_create(&thread, &attributes, f, NULL));
+    OK(pthread_attr_destroy(&attributes));
+    return thread;
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "clean";
@@ -165,6 +178,9 @@ int main(int count, char **arguments)
         a_then_b();
         join(start(inverted, NULL));
         join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "small")) {
+        a_then_b();
+        join(start_small(inverted));
     } else if (!strcmp(what, "named")) {
         latchwork_observe_name(&a, "nothing");
         latchwork_observe_name(&a, "accounts");
