@@ -77,7 +77,7 @@ unsafe impl Machine for Loom {
         }
     }
 
-    /// One look: a second would only add executions in which the waiter was luckier.
+    /// One look: a second would only add executions in which the waiter was luckier. In a model of late looks, others run first.
     #[track_caller]
     fn spin_for<T: Copy, W: Word<T>>(
         word: &W,
@@ -85,6 +85,9 @@ unsafe impl Machine for Loom {
         _spins: u32,
         mut done: impl FnMut(T) -> bool,
     ) -> Option<T> {
+        if state(|s| s.late_looks) {
+            thread::yield_now();
+        }
         let value = word.load(order);
         done(value).then_some(value)
     }

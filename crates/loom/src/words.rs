@@ -79,6 +79,14 @@ fn rmw_order(order: Ordering) -> Ordering {
     }
 }
 
+/// The order that an exchange of a word of `size` bytes is really given.
+fn swap_order(order: Ordering, size: usize) -> Ordering {
+    match (mistake(), order) {
+        (Mistake::RelaxedSwapOf(which), Ordering::AcqRel) if which == size => Ordering::Acquire,
+        _ => rmw_order(order),
+    }
+}
+
 macro_rules! word {
     ($atomic:ty, $t:ty) => {
         impl End for $atomic {
@@ -106,7 +114,7 @@ macro_rules! word {
             }
             #[track_caller]
             fn swap(&self, value: $t, order: Ordering) -> $t {
-                self.0.swap(value, rmw_order(order))
+                self.0.swap(value, swap_order(order, size_of::<$t>()))
             }
             #[track_caller]
             fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
@@ -222,7 +230,7 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
-        self.0.swap(value, rmw_order(order))
+        self.0.swap(value, swap_order(order, size_of::<*mut T>()))
     }
     #[track_caller]
     fn compare_exchange(

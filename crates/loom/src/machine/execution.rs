@@ -60,6 +60,8 @@ pub struct State {
     pub(super) refusals: StdCell<u32>,
     /// Whether threads are preempted where they [`stay`], and nowhere else.
     yields: bool,
+    /// Whether a waiter gives the others a turn before it looks at its word.
+    pub(super) late_looks: bool,
     /// How long each thread has dozed, if a doze takes time.
     pub(super) dozed: Option<RefCell<Vec<u64>>>,
 }
@@ -87,6 +89,7 @@ impl State {
             spins: RefCell::new(vec![0; threads]),
             refusals: StdCell::new(model.refusals),
             yields: model.has_turns_only(),
+            late_looks: model.late_looks,
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }

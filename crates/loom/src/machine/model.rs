@@ -18,6 +18,8 @@ pub enum Mistake {
     RelaxedLoadOf(usize),
     /// Release stores of words of so many bytes are relaxed.
     RelaxedStoreOf(usize),
+    /// Exchanges of words of so many bytes that acquire and release only acquire.
+    RelaxedSwapOf(usize),
     /// Sequentially consistent accesses are acquire and release.
     NoSeqCst,
     /// `heavy_fence` does nothing.
@@ -121,6 +123,8 @@ pub struct Model {
     pub clock: bool,
     /// Whether a thread that dozes finds that time has passed.
     pub dozes: bool,
+    /// Whether a waiter gives the others a turn before it looks at its word.
+    pub late_looks: bool,
     /// How many heavy fences are refused, from the first on.
     pub refusals: u32,
     /// NUMA nodes, between which threads alternate.
@@ -138,6 +142,7 @@ impl Model {
             reader_slots: 2,
             clock: false,
             dozes: false,
+            late_looks: false,
             refusals: 0,
             nodes: 2,
             records: None,
@@ -183,6 +188,11 @@ impl Model {
     /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.
     pub const fn with_dozes(self) -> Self {
         Model { dozes: true, ..self }
+    }
+
+    /// The same where a waiter gives the others a turn before it looks at its word: so it may be the head before it looks.
+    pub const fn with_late_looks(self) -> Self {
+        Model { late_looks: true, ..self }
     }
 
     /// The same where the first heavy fences are refused.

@@ -16,6 +16,7 @@ mod bravo;
 mod condvar;
 mod map;
 mod modes;
+mod moved;
 mod mutex;
 mod reclaim;
 mod rwlock;
