@@ -145,12 +145,8 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
     }
     let threads: Vec<RawThread> =
         raw.threads.into_iter().filter(|thread| !thread.steps.is_empty() || thread.dropped > 0).collect();
-    let end = |thread: &RawThread| {
-        let lasted: u64 = thread.steps.iter().map(|step| step.cpu + step.off + step.wait).sum();
-        thread.start_ns + lasted + thread.preempted_ns
-    };
     let first = threads.iter().map(|thread| thread.start_ns).min().unwrap_or(0);
-    let last = threads.iter().map(end).max().unwrap_or(0);
+    let last = threads.iter().map(|thread| thread.end_ns).max().unwrap_or(0);
     let machine = Machine::here();
     let mut about = About {
         command,

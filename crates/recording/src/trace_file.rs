@@ -31,7 +31,7 @@ const LONGEST: u64 = 1 << 30;
 pub struct About {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// How long the recorded part of the run was, in seconds.
+    /// How long the recorded part of the run was, in seconds, with what the recorder took.
     pub seconds: f64,
     /// CPUs that the program might use.
     pub cpus: usize,

@@ -57,6 +57,8 @@ pub struct RawThread {
     pub stack: usize,
     /// When its first event began, since the start of the recording.
     pub start_ns: u64,
+    /// When its last event ended, since the start of the recording. What the recorder took is in it, unlike in the steps.
+    pub end_ns: u64,
     /// Its events.
     pub steps: Vec<Step>,
     /// When each of them ended (began, if it is a release or a signal), in nanoseconds since the start of the recording. Steps do not have the time for which the thread
@@ -267,6 +269,7 @@ impl Reader<'_> {
                 tid: record.u32(offset_of!(Of, tid)),
                 stack: raw.named.stacks.len() - 1,
                 start_ns: self.nanos(start),
+                end_ns: self.nanos(start + divider.now),
                 steps: divider.steps,
                 times: divider.times.into_iter().map(|ticks| self.nanos(start + ticks)).collect(),
                 dropped: record.u64(offset_of!(Of, dropped)),
@@ -447,5 +450,66 @@ impl<'a> Divider<'a> {
         }
         self.clock = Some(now);
         (self.passed, self.waited) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of one thread and one mutex, whose ticks are nanoseconds, with these events: operation, gap and wait.
+    fn with_events(name: &str, events: &[(u32, u32, u32)]) -> Raw {
+        let path = std::env::temp_dir().join(format!("latchwork-{name}-{}.trace", std::process::id()));
+        let file = File::create(&path).expect("the directory is there");
+        let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
+        let long = |at: usize, value: u64| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
+        file.set_len(trace::length(1) as u64).expect("room");
+        long(offset_of!(Header, magic), MAGIC);
+        for (ticks, nanos, moment) in [
+            (offset_of!(Header, started_ticks), offset_of!(Header, started), 1000),
+            (offset_of!(Header, ended_ticks), offset_of!(Header, ended), 1_001_000),
+        ] {
+            long(ticks, moment);
+            long(nanos, moment);
+        }
+        long(offset_of!(Header, long), 100_000);
+        for count in [
+            offset_of!(Header, threads),
+            offset_of!(Header, objects),
+            offset_of!(Header, chunks),
+            offset_of!(Header, chunk_capacity),
+        ] {
+            word(count, 1);
+        }
+        word(THREADS_AT + offset_of!(Thread, state), 1);
+        word(THREADS_AT + offset_of!(Thread, first), 1);
+        long(THREADS_AT + offset_of!(Thread, started), 3000);
+        word(OBJECTS_AT + offset_of!(Object, state), 1);
+        word(OBJECTS_AT + offset_of!(Object, kind), crate::layout::kind::MUTEX);
+        word(CHUNKS_AT + offset_of!(Chunk, thread), 1);
+        word(CHUNKS_AT + offset_of!(Chunk, used), events.len() as u32);
+        for (index, (op, gap, wait)) in events.iter().enumerate() {
+            let object = if *op == op::COST { NO_OBJECT } else { 0 };
+            let at = CHUNKS_AT + offset_of!(Chunk, events) + 16 * index;
+            word(at, op << OBJECT_BITS | object);
+            word(at + 4, *gap);
+            word(at + 8, *wait);
+        }
+        let raw = Raw::read(&path);
+        std::fs::remove_file(&path).expect("it was made above");
+        raw.expect("a trace")
+    }
+
+    /// What the recorder does for itself is no computation of the program, but the run lasts as long as it does.
+    #[test]
+    fn the_cost_of_recording_is_in_the_length_of_the_run() {
+        let raw = with_events(
+            "cost",
+            &[(op::ACQUIRE, 0, 0), (op::RELEASE, 10, 5), (op::COST, 0, 700), (op::ACQUIRE, 750, 0)],
+        );
+        let thread = &raw.threads[0];
+        let cpu: u64 = thread.steps.iter().map(|step| step.cpu).sum();
+        assert_eq!((thread.start_ns, cpu), (2000, 60));
+        assert_eq!(thread.end_ns, 2000 + 10 + 5 + 750);
     }
 }
