@@ -203,18 +203,26 @@ pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
 }
 
 /// The same behind the runtime of a sanitizer.
+///
+/// libfaketime stays first as well. It shifts the deadlines of condition variables and hands them on to the next library: if
+/// `library` came first, it would get deadlines of another clock.
 pub fn preloading_behind(sanitizer: Option<&str>, library: &Path, before: Option<&OsStr>) -> OsString {
-    let mut value = OsString::new();
-    if let Some(sanitizer) = sanitizer {
-        value.push(sanitizer);
-        value.push(":");
-    }
-    value.push(library);
-    if let Some(before) = before.filter(|before| !before.is_empty()) {
-        value.push(":");
+    let before = before.unwrap_or_default();
+    let entries = || before.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty());
+    let first = || entries().filter(|entry| shifts_time(entry)).map(OsStr::from_bytes);
+    let mut value: Vec<&OsStr> = sanitizer.map(OsStr::new).into_iter().chain(first()).collect();
+    value.push(library.as_os_str());
+    if first().next().is_some() {
+        value.extend(entries().filter(|entry| !shifts_time(entry)).map(OsStr::from_bytes));
+    } else if !before.is_empty() {
         value.push(before);
     }
-    value
+    value.join(OsStr::new(":"))
+}
+
+/// Whether an entry of `LD_PRELOAD` is libfaketime (`libfaketimeMT.so.1`).
+fn shifts_time(entry: &[u8]) -> bool {
+    entry.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"libfaketime"))
 }
 
 #[cfg(test)]
@@ -322,5 +330,11 @@ mod tests {
         assert_eq!(preloading(ours, Some(OsStr::new(""))), "/a.so");
         assert_eq!(preloading(ours, Some(OsStr::new("b.so c.so"))), "/a.so:b.so c.so");
         assert_eq!(preloading_behind(Some("r.so"), ours, Some(OsStr::new("b.so"))), "r.so:/a.so:b.so");
+        let shifted = Some(OsStr::new("b.so:/lib/libfaketimeMT.so.1 c.so"));
+        assert_eq!(preloading(ours, shifted), "/lib/libfaketimeMT.so.1:/a.so:b.so:c.so");
+        assert_eq!(
+            preloading_behind(Some("r.so"), ours, shifted),
+            "r.so:/lib/libfaketimeMT.so.1:/a.so:b.so:c.so"
+        );
     }
 }
