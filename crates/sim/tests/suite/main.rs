@@ -26,6 +26,23 @@ fn thorough() -> bool {
     std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
 }
 
+/// A seed besides the usual ones, from which some tests run for a little longer, if `LATCHWORK_SEED` says one. In CI it is
+/// another one every time.
+fn fresh_seed() -> Option<u64> {
+    std::env::var("LATCHWORK_SEED").ok().map(|seed| seed.parse().expect("a number, the seed"))
+}
+
+/// How to run the calling test of this lock again, if there is a fresh seed: the end of a message.
+fn again(lock: &str) -> String {
+    let Some(seed) = fresh_seed() else { return String::new() };
+    // libtest names the thread after the test, unless all tests run in the main thread.
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
+    format!(
+        "\nAgain: LATCHWORK_SEED={seed} LATCHWORK_LOCK={lock} cargo test -p latchwork-sim --test suite {test}"
+    )
+}
+
 /// Whether the tests shall run this lock: `LATCHWORK_LOCK` names it (or several, separated by commas), or is not set.
 fn wanted(name: &str) -> bool {
     std::env::var("LATCHWORK_LOCK").map_or(true, |only| only.split(',').any(|one| one == name))

@@ -2,13 +2,13 @@
 //! threads than processors, and with threads stopped at random; and broken locks, which the same checks
 //! must catch.
 //!
-//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=100` tries more seeds.
+//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=100` tries more seeds, and `LATCHWORK_SEED=7` another one.
 
 use crate::broken;
 use crate::checks::{
     Copied, Copy, Few, Outcome, Scene, mutex, nobody_starves, outnumbered, outpaced, rwlock, scenes, seqlock,
 };
-use crate::wanted;
+use crate::{again, wanted};
 use latchwork::locks::mutex::{RawMutex, cst::RawCst, shfl::RawShfl};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::RawBravo;
@@ -28,14 +28,15 @@ fn all_scenes(name: &str, check: impl Fn(&Scene) -> Result<Outcome, Error>) {
     }
     let mut covered = 0;
     for (i, scene) in scenes().iter().enumerate() {
-        let run = || check(scene).unwrap_or_else(|error| panic!("{name}, {scene}: {error}"));
+        let run = || check(scene).unwrap_or_else(|error| panic!("{name}, {scene}: {error}{}", again(name)));
         let outcome = run();
         covered += u32::from(outcome.covered);
         if i % 4 == 0 {
             assert_eq!(
                 outcome.report.trace_hash,
                 run().report.trace_hash,
-                "{name}, {scene}: the trace differs"
+                "{name}, {scene}: the trace differs{}",
+                again(name)
             );
         }
     }

@@ -4,7 +4,7 @@
 //! If the thread is suspended when the lock is its own already (it has taken the word, and its call has not returned),
 //! the others wait for ever by right. Such runs are counted, and there must be few of them.
 //!
-//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=10000` tries more seeds.
+//! `LATCHWORK_LOCK=name` runs one lock only. `LATCHWORK_SIM_SEEDS=10000` tries more seeds, and `LATCHWORK_SEED=7` a few others.
 
 use latchwork::locks::mutex::{Info, RawMutex, Suspension, mcs::RawMcs, shfl::RawShfl, ticket::RawTicket};
 use latchwork::locks::rwlock::{RawRwLock, pf_q::RawPfQ};
@@ -14,11 +14,15 @@ use latchwork_sim::{
     Adversary, Error, Options, Profile, Sim, fail, never_suspend, now, run, suspend_in, thread, work,
 };
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 fn seeds() -> u64 {
     let usual = if crate::thorough() { 300 } else { 150 };
     std::env::var("LATCHWORK_SIM_SEEDS").map_or(usual, |n| n.parse().expect("a number of seeds"))
 }
+
+/// How many seeds are tried from a fresh one on.
+const FRESH: u64 = 15;
 
 const THREADS: usize = 7;
 const ROUNDS: u64 = 30;
@@ -184,8 +188,15 @@ fn rwlock<R: RawRwLock<Machine = Sim>>(seed: u64) -> Result<End, Error> {
 
 /// In how many of the seeds' runs the thread was suspended, and in how many of these with the lock in its hands.
 fn all_seeds(run: impl Fn(u64) -> Result<End, Error>) -> Result<(u64, u64), String> {
+    of_seeds(1..=seeds(), run)
+}
+
+fn of_seeds(
+    seeds: RangeInclusive<u64>,
+    run: impl Fn(u64) -> Result<End, Error>,
+) -> Result<(u64, u64), String> {
     let (mut suspended, mut held) = (0, 0);
-    for seed in 1..=seeds() {
+    for seed in seeds {
         let end = run(seed).map_err(|error| format!("seed {seed}: {error}"))?;
         suspended += u64::from(!matches!(end, End::Missed));
         held += u64::from(matches!(end, End::Held));
@@ -200,10 +211,15 @@ impl Each {
         if !crate::wanted(info.name) || info.suspension == Suspension::Blocks {
             return;
         }
-        let (suspended, held) = all_seeds(run).unwrap_or_else(|error| panic!("{}: {error}", info.name));
+        let (suspended, held) = all_seeds(&run).unwrap_or_else(|error| panic!("{}: {error}", info.name));
         let counts = format!("{}: {suspended} times suspended, {held} times with the lock", info.name);
         println!("{counts}");
         assert!(suspended * 2 > seeds() && held * 10 <= suspended, "{counts}");
+        if let Some(first) = crate::fresh_seed()
+            && let Err(error) = of_seeds(first..=first + FRESH - 1, run)
+        {
+            panic!("{}: {error}{}", info.name, crate::again(info.name));
+        }
     }
 }
 

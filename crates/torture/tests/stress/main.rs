@@ -4,7 +4,8 @@
 //!
 //! Each lock runs for 0.2 seconds, or `LATCHWORK_STRESS_SECONDS`; `LATCHWORK_LOCK=name` runs one
 //! lock only (or several, separated by commas). A lock that stands still is named on stderr, and the
-//! process ends. `latchwork-lab torture` does the same at length.
+//! process ends. `latchwork-lab torture` does the same at length. `LATCHWORK_SEED=7` is the seed of the random numbers, 1 if it is
+//! not set; threads are real, so the same seed gives another run.
 
 #[path = "../../../latchwork/tests/example/futex.rs"]
 mod example;
@@ -28,6 +29,7 @@ fn settings() -> Settings {
     Settings {
         time: Duration::from_secs_f64(seconds),
         patience: Duration::from_secs(60),
+        seed: std::env::var("LATCHWORK_SEED").map_or(1, |seed| seed.parse().expect("a number, the seed")),
         ..Settings::default()
     }
 }
@@ -47,8 +49,11 @@ fn must_work_with(name: &str, scenarios: &[Scenario], settings: Settings) {
         eprintln!("{name:>12}: {} operations in {} rounds", report.totals.operations, report.rounds);
         return;
     };
-    let what =
-        format!("{name} failed in {} on the {} machine: {}", failed.scenario, failed.machine, failed.what);
+    let what = format!(
+        "{name} failed in {} on the {} machine: {}\nThe same random numbers, in another run: LATCHWORK_SEED={} \
+         LATCHWORK_LOCK={name} cargo test -p latchwork-torture --test stress",
+        failed.scenario, failed.machine, failed.what, settings.seed
+    );
     if failed.state.is_empty() {
         panic!("{what}");
     }

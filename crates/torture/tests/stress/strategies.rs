@@ -16,7 +16,7 @@ fn strategies_survive() {
             .map(|attempt| {
                 let settings = Settings { seed: settings.seed + attempt, ..settings };
                 let report = torture(&scenarios, settings, &AtomicBool::new(false), |_| ());
-                assert!(report.failed.is_none(), "{name}: {:?}", report.failed);
+                assert!(report.failed.is_none(), "{name}, seed {}: {:?}", settings.seed, report.failed);
                 report.totals
             })
             .find(|totals| totals.reads > 0 && totals.writes > 0 && totals.threads_replaced > 0)

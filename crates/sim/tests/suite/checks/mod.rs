@@ -32,6 +32,7 @@ impl fmt::Display for Scene {
 pub fn scenes() -> Vec<Scene> {
     let seeds = std::env::var("LATCHWORK_SIM_SEEDS").map_or(2, |n| n.parse().expect("a number of seeds"));
     (1..=seeds)
+        .chain(crate::fresh_seed())
         .flat_map(|seed| {
             [(("2x4"), 8, false), ("2x2", 12, false), ("4x3", 12, true), ("2x2", 10, true)]
                 .map(|(machine, threads, adversary)| Scene { machine, threads, rounds: 25, adversary, seed })

@@ -2,16 +2,20 @@
 //!
 //! `LATCHWORK_LOCK=name` runs one lock only (or several, separated by commas). `LATCHWORK_EXPLORE=10000000` runs so
 //! many schedules of each lock, 10,000 if it is not set. CI runs as many as a mistake must be found in.
+//! `LATCHWORK_SEED=7` runs 2,000 schedules more of each lock, from number 7 on.
 
-use crate::{broken, wanted};
+use crate::{again, broken, fresh_seed, wanted};
 use latchwork::reclaim::{epoch::Epoch, rcu::General};
 use latchwork_sim::explore::{Explore, Failure, Mistake, Outcome, Settings, Target, explore_all, targets};
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// Schedules in which every seeded mistake but one must be found.
 const ENOUGH: u64 = 50_000;
 /// Schedules of each sound lock, if no other number is asked for.
 const DAILY: u64 = 10_000;
+/// Schedules of each sound lock from a fresh number on.
+const FRESH: u64 = 2_000;
 
 fn schedules() -> u64 {
     std::env::var("LATCHWORK_EXPLORE").map_or(DAILY, |n| n.parse().expect("a number of schedules"))
@@ -23,17 +27,31 @@ fn shown(target: &Target, failure: &Failure) -> String {
 
 #[test]
 fn every_lock_under_many_schedules() {
+    every_lock(0..schedules());
+}
+
+/// The usual schedules are the same in every run.
+#[test]
+fn every_lock_under_fresh_schedules() {
+    if let Some(first) = fresh_seed() {
+        every_lock(first..first + FRESH);
+    }
+}
+
+fn every_lock(schedules: Range<u64>) {
     let all: Vec<Target> = targets().into_iter().filter(|target| wanted(target.name)).collect();
     let failures = Mutex::new(Vec::new());
-    explore_all(&all, &Settings::default(), 0..schedules(), |target, outcome| {
+    explore_all(&all, &Settings::default(), schedules.clone(), |target, outcome| {
         eprintln!("{target:?}: {} schedules, {} steps", outcome.schedules, outcome.steps);
         assert!(outcome.steps > 10 * outcome.schedules, "{target:?}: hardly anything is explored");
         if let Some(failure) = &outcome.failure {
-            failures.lock().unwrap().push(shown(target, failure));
+            failures.lock().unwrap().push((target.name, shown(target, failure)));
         }
     });
     let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let all: Vec<String> =
+        failures.iter().map(|(name, failure)| format!("{failure}{}", again(name))).collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 /// The first failure of a target in enough schedules.
