@@ -71,7 +71,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$root"
 cargo rustc --release -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs 2>"$work/log" ||
     { cat "$work/log" >&2; exit 1; }
-private=$(sed -n 's/^note: native-static-libs: //p' "$work/log" | tail -1)
+# Without libgcc's unwinder: compilers link the shared or the static one, as the program is.
+private=$(sed -n 's/^note: native-static-libs: //p' "$work/log" | tail -1 | sed 's/-lgcc_s *//')
 target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 archive=$target/release/liblatchwork_capi.a
 

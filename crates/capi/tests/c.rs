@@ -185,7 +185,7 @@ impl Build<'_> {
                 });
                 let archive = "-l:liblatchwork.a".to_owned();
                 command.args(private.into_iter().filter(|word| word != "-llatchwork"));
-                command.arg(archive).args(["-lgcc_s", "-lm"]);
+                command.arg(archive).arg("-lm");
             }
         }
         run(&mut command);
@@ -264,6 +264,14 @@ fn c_programs() {
                 Build { compiler, standard: "c11", source, link, more: &[] }.run();
             }
         }
+    }
+}
+
+/// A program without shared libraries, by what pkg-config says.
+#[test]
+fn a_static_program() {
+    for compiler in compilers(["gcc", "clang"]) {
+        Build { compiler, standard: "c11", source: "rcu.c", link: Link::Static, more: &["-static"] }.run();
     }
 }
 

@@ -190,12 +190,14 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
         return None;
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
+    let one_in = class.acquisitions.checked_div(class.contended)?;
     Some(format!(
-        "{}: split it, if its data can be: it is held {} of the time. With {parts} locks for parts of the data, about one \
-         acquisition in {} would wait.",
+        "{}: split it, if its data can be: it is held {} of the time, and one acquisition in {} waits. With {parts} locks for \
+         parts of the data, about one in {} would.",
         class.name,
         percent(busy),
-        count((parts as f64 / busy) as u64)
+        count(one_in),
+        count(one_in * parts)
     ))
 }
 
@@ -312,7 +314,18 @@ mod tests {
             class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
         };
         assert_eq!(rules(&profile(&busy)), ["split"]);
-        assert!(advice(&profile(&busy))[0].text.contains("With 32 locks"), "{:?}", advice(&profile(&busy)));
+        let text = |change: &dyn Fn(&mut Class)| advice(&profile(change))[0].text.clone();
+        assert!(text(&busy).contains("With 32 locks"), "{}", text(&busy));
+        // What is predicted is a share of what was counted.
+        let rarely_waited = |class: &mut Class| {
+            busy(class);
+            class.contended = 1250;
+        };
+        let text = text(&rarely_waited);
+        assert!(
+            text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
+            "{text}"
+        );
         let slow_handover = |class: &mut Class| {
             busy(class);
             class.handover_ns = class.waits.sum_ns / 2;

@@ -25,6 +25,7 @@ pub fn join_again(recordings: &[Recording], symbols: &mut Symbols) -> Profile {
     for recording in &in_order {
         joiner.add(recording, start);
     }
+    joiner.profile.notes.extend(ended_at_once(&in_order));
     let (mut profile, opened) = joiner.finish();
     *symbols = opened;
     profile.seconds = end.saturating_sub(start) as f64 / 1e9;
@@ -35,6 +36,43 @@ pub fn join_again(recordings: &[Recording], symbols: &mut Symbols) -> Profile {
         }
     }
     profile
+}
+
+/// A note about the processes that did not run their exit handlers, by program. One that has executed another program goes on in a
+/// later recording.
+fn ended_at_once(in_order: &[&Recording]) -> Option<String> {
+    let goes_on = |index: usize| in_order[index + 1..].iter().any(|later| later.pid == in_order[index].pid);
+    let mut programs: Vec<(String, Vec<u32>)> = Vec::new();
+    for (index, recording) in in_order.iter().enumerate() {
+        if recording.complete || goes_on(index) {
+            continue;
+        }
+        let program = program(recording);
+        match programs.iter_mut().find(|(name, _)| *name == program) {
+            Some((_, processes)) => processes.push(recording.pid),
+            None => programs.push((program, vec![recording.pid])),
+        }
+    }
+    let names = programs.iter().map(|(name, processes)| match processes[..] {
+        [process] => format!("{name} (process {process})"),
+        _ => format!("{name} ({} processes)", processes.len()),
+    });
+    (!programs.is_empty()).then(|| {
+        format!(
+            "Ended by a signal or by _exit, or still running, so what the last calls counted may be missing: {}.",
+            names.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// The name of the process's program.
+fn program(recording: &Recording) -> String {
+    recording
+        .executable
+        .file_name()
+        .unwrap_or(recording.executable.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// What the profile calls things.
@@ -121,14 +159,7 @@ impl Joiner {
             }
         }
         let process = self.profile.processes.len();
-        let program = recording.executable.file_name().unwrap_or(recording.executable.as_os_str());
-        let program = program.to_string_lossy().into_owned();
-        if !recording.complete {
-            self.profile.notes.push(format!(
-                "{program} (process {}) was killed, or still runs: what its last calls counted may be missing.",
-                recording.pid
-            ));
-        }
+        let program = program(recording);
         let first_thread = self.profile.threads.len();
         for thread in &recording.threads {
             self.profile.threads.push(self::thread(process, thread));

@@ -56,3 +56,20 @@ fn everything_that_the_library_is_made_of_is_watched() {
     made_of.retain(|file| !watched.iter().any(|path| file.starts_with(path)));
     assert!(made_of.is_empty(), "cargo does not watch {made_of:?}");
 }
+
+/// Of the symbols that the command and its library need, none is newer than the glibc that the documentation promises.
+#[test]
+fn glibc_2_34_is_new_enough() {
+    for file in [crate::COMMAND, env!("LATCHWORK_PRELOAD_BUILT")] {
+        let output = Command::new("objdump").args(["-T", file]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        // A weak symbol may be missing.
+        let needed = text.lines().filter(|line| line.contains("*UND*") && !line.contains(" w "));
+        let minor = |line: &str| {
+            line.split_once("GLIBC_2.")?.1.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        let newer: Vec<&str> =
+            needed.clone().filter(|line| minor(line).is_some_and(|minor: u32| minor > 34)).collect();
+        assert!(needed.count() > 10 && newer.is_empty(), "{file}: {newer:?}");
+    }
+}
