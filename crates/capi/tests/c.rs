@@ -318,6 +318,49 @@ fn thread_safety_analysis() {
     }
 }
 
+/// Clang warns about no header, and about none of the templates that the programs use, whose own code is not looked at.
+#[test]
+fn the_headers_have_no_warnings_in_clang() {
+    if !is_there("clang") || !is_there("clang++") {
+        return;
+    }
+    let include = manifest().join("include");
+    let warnings = |standard: &str, sources: &[PathBuf]| {
+        let (compiler, language) = if standard == "c11" { ("clang", "c") } else { ("clang++", "c++") };
+        let (source, before) = sources.split_last().expect("a source");
+        let mut command = Command::new(compiler);
+        command.args(["-Wthread-safety", "-Wall", "-Wextra", "-Wpedantic", "-fsyntax-only", "-I"]);
+        command.arg(&include).args([&format!("-std={standard}"), "-x", language]);
+        before.iter().for_each(|header| _ = command.arg("-include").arg(header));
+        let result = output(command.arg(source));
+        let said = String::from_utf8(result.stderr).expect("text");
+        assert!(result.status.success(), "{source:?} in {standard}: {said}");
+        said
+    };
+    let is_header = |path: &PathBuf| path.is_file() && !path.ends_with("registered.h");
+    let files = |directory: &Path| {
+        let entries =
+            fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+        entries.filter(is_header).collect::<Vec<_>>()
+    };
+    let mut headers = [files(&include), files(&include.join("latchwork"))].concat();
+    assert!(headers.len() > 20);
+    let in_c = headers.iter().filter(|header| header.extension().is_some_and(|extension| extension == "h"));
+    let in_c: Vec<PathBuf> = in_c.cloned().chain(["/dev/null".into()]).collect();
+    headers.push("/dev/null".into());
+    for (standard, headers) in [("c11", &in_c), ("c++17", &headers), ("c++20", &headers)] {
+        let said = warnings(standard, headers);
+        assert!(said.is_empty(), "{standard}:\n{said}");
+    }
+    for (standard, source) in [("c++20", "drop_in.cpp"), ("c++20", "types.cpp"), ("c++17", "map.cpp")] {
+        let said = warnings(standard, &[manifest().join("tests/programs").join(source)]);
+        let include = include.to_str().expect("a path in UTF-8");
+        let is_of_a_header = |line: &&str| line.starts_with(include) && line.contains("warning:");
+        let of_headers: Vec<&str> = said.lines().filter(is_of_a_header).collect();
+        assert!(of_headers.is_empty(), "{source}: {of_headers:#?}");
+    }
+}
+
 #[test]
 fn cpp_programs() {
     // Every day, each program with one standard.

@@ -156,7 +156,7 @@ class condition_variable_any {
 
     /* Calls `before_leaving` before it counts the caller out. */
     template <class Lock, class Call>
-    int block(Lock &lock, int clock, const timespec *time, uint32_t ticket, Call before_leaving) {
+    int block(Lock &lock, int clock, const timespec *time, uint32_t ticket, Call before_leaving) LW_NO_ANALYSIS {
         /* Locks again also if `unlock` throws: the caller is counted out in any case. */
         struct Relock {
             condition_variable_any &self;
@@ -165,7 +165,7 @@ class condition_variable_any {
             bool unlocked;
             int &result;
             Call &before_leaving;
-            ~Relock() noexcept(false) {
+            ~Relock() noexcept(false) LW_NO_ANALYSIS {
                 before_leaving();
                 result = lw_cond_finish(&self.raw_, ticket, result);
                 if (unlocked) {
@@ -199,14 +199,14 @@ class condition_variable {
     void notify_one() noexcept { lw_cond_signal(&raw_); }
     void notify_all() noexcept { lw_cond_broadcast(&raw_); }
 
-    void wait(unique_lock<mutex> &lock) noexcept { lw_cond_wait(&raw_, lock.mutex()->native_handle()); }
+    void wait(unique_lock<mutex> &lock) noexcept LW_NO_ANALYSIS { lw_cond_wait(&raw_, lock.mutex()->native_handle()); }
     template <class Predicate> void wait(unique_lock<mutex> &lock, Predicate predicate) {
         while (!predicate()) {
             wait(lock);
         }
     }
     template <class Clock, class Duration>
-    cv_status wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time) {
+    cv_status wait_until(unique_lock<mutex> &lock, const std::chrono::time_point<Clock, Duration> &time) LW_NO_ANALYSIS {
         const detail::time_point at = detail::to_c(time);
         const bool late = lw_cond_clockwait(&raw_, lock.mutex()->native_handle(), at.clock, &at.time) == ETIMEDOUT;
         return late && detail::has_passed(time) ? cv_status::timeout : cv_status::no_timeout;

@@ -39,7 +39,7 @@ template <class T> class seqlock {
         update([&value](T &now) { now = value; });
     }
     /* Calls `change` with a reference to a copy, and stores that. If `change` throws, nothing has changed. */
-    template <class F> void update(F change) {
+    template <class F> void update(F change) LW_NO_ANALYSIS {
         struct Writing {
             lw_seqlock_t &lock;
             explicit Writing(lw_seqlock_t &l) noexcept LW_NO_ANALYSIS : lock(l) { lw_seqlock_write_lock(&lock); }

@@ -35,7 +35,8 @@ struct has_upgrade<Mutex, std::void_t<decltype(std::declval<Mutex &>().lock_upgr
 /* Whether a mutex has upgradable reads. */
 template <class Mutex> inline constexpr bool is_upgradable = detail::has_upgrade<Mutex>::value;
 
-/* An upgradable read, which ends with the object. Its functions are those of std::unique_lock, and throw what they throw. */
+/* An upgradable read, which ends with the object. Its functions are those of std::unique_lock, and throw what they throw. Clang's
+ * thread-safety analysis does not follow a guard that may own nothing, so it leaves these functions out, as those of std. */
 template <class Mutex> class upgrade_lock {
     static_assert(is_upgradable<Mutex>, "the mutex has no upgradable reads");
 
@@ -43,16 +44,16 @@ template <class Mutex> class upgrade_lock {
     using mutex_type = Mutex;
 
     upgrade_lock() noexcept = default;
-    explicit upgrade_lock(Mutex &mutex) : mutex_(&mutex) { lock(); }
+    explicit upgrade_lock(Mutex &mutex) LW_NO_ANALYSIS : mutex_(&mutex) { lock(); }
     upgrade_lock(Mutex &mutex, std::defer_lock_t) noexcept : mutex_(&mutex) {}
-    upgrade_lock(Mutex &mutex, std::try_to_lock_t) : mutex_(&mutex), owns_(mutex.try_lock_upgrade()) {}
+    upgrade_lock(Mutex &mutex, std::try_to_lock_t) LW_NO_ANALYSIS : mutex_(&mutex), owns_(mutex.try_lock_upgrade()) {}
     /* The calling thread has an upgradable read already. */
     upgrade_lock(Mutex &mutex, std::adopt_lock_t) noexcept : mutex_(&mutex), owns_(true) {}
     template <class Clock, class Duration>
-    upgrade_lock(Mutex &mutex, const std::chrono::time_point<Clock, Duration> &time)
+    upgrade_lock(Mutex &mutex, const std::chrono::time_point<Clock, Duration> &time) LW_NO_ANALYSIS
         : mutex_(&mutex), owns_(mutex.try_lock_upgrade_until(time)) {}
     template <class Rep, class Period>
-    upgrade_lock(Mutex &mutex, const std::chrono::duration<Rep, Period> &duration)
+    upgrade_lock(Mutex &mutex, const std::chrono::duration<Rep, Period> &duration) LW_NO_ANALYSIS
         : mutex_(&mutex), owns_(mutex.try_lock_upgrade_for(duration)) {}
     /* Turns a write acquisition into an upgradable read. */
     explicit upgrade_lock(std::unique_lock<Mutex> &&writing) : mutex_(writing.mutex()), owns_(writing.owns_lock()) {
@@ -67,30 +68,31 @@ template <class Mutex> class upgrade_lock {
         upgrade_lock(std::move(other)).swap(*this);
         return *this;
     }
-    ~upgrade_lock() {
+    ~upgrade_lock() LW_NO_ANALYSIS {
         if (owns_) {
             mutex_->unlock_upgrade();
         }
     }
 
-    void lock() {
+    void lock() LW_NO_ANALYSIS {
         may_lock();
         mutex_->lock_upgrade();
         owns_ = true;
     }
-    bool try_lock() {
+    bool try_lock() LW_NO_ANALYSIS {
         may_lock();
         return owns_ = mutex_->try_lock_upgrade();
     }
-    template <class Rep, class Period> bool try_lock_for(const std::chrono::duration<Rep, Period> &duration) {
+    template <class Rep, class Period> bool try_lock_for(const std::chrono::duration<Rep, Period> &duration) LW_NO_ANALYSIS {
         may_lock();
         return owns_ = mutex_->try_lock_upgrade_for(duration);
     }
-    template <class Clock, class Duration> bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time) {
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time) LW_NO_ANALYSIS {
         may_lock();
         return owns_ = mutex_->try_lock_upgrade_until(time);
     }
-    void unlock() {
+    void unlock() LW_NO_ANALYSIS {
         if (!owns_) {
             fail(std::errc::operation_not_permitted);
         }

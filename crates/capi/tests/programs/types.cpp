@@ -282,6 +282,7 @@ static void conditions() {
     CHECK(!any.wait_until(lock, slow_clock::now() + 2ms, [] { return false; }));
     CHECK(any.wait_for(lock, 1ms) == lw::cv_status::timeout || lock.owns_lock());
     CHECK(!mutex.try_lock());
+    CHECK(!any.wait_for(mutex, 1ms, [] { return false; }) && !mutex.try_lock()); // without a guard
     // A duration that does not fit into a time.
     bool done = false;
     std::thread waker([&] {
