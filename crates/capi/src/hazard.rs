@@ -24,9 +24,9 @@
 //! retired again, if a slot holds its address. For the state of a slot, see [`slots`].
 //!
 //! The slots are the process's: one protects an object whatever [`Domain`] it is retired in. A domain is a stack of retired
-//! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it. `lw_hazard_collect`
-//! scans again after such a callback; other scans do so if a batch has come. A callback may start a scan of another domain. So scans
-//! nest, at most as deep as there are domains ([`SCANS`]).
+//! objects with counts. A callback that retires into the domain that its thread scans starts no scan of it: what it retires waits
+//! for the next one, so a call ends even if callbacks always retire anew. Only `lw_hazard_domain_destroy` scans again. A
+//! callback may start a scan of another domain. So scans nest, at most as deep as there are domains ([`SCANS`]).
 //!
 //! What pairs with what: (A) the owner stores a slot, fences lightly and loads the pointer again (`hazard.h`); a scan takes
 //! the stack, issues the heavy fence, and loads the slots. So the scan sees the slot, or the owner sees that the object was
@@ -86,12 +86,12 @@ pub(crate) struct Domain {
 /// The domain that null stands for.
 static DEFAULT: Domain = Domain::new();
 
-/// The scans of a domain that a thread runs one after the other.
+/// The scan of a domain that a thread runs.
 struct Scan {
     domain: *const Domain,
     /// Null, or the scan whose callback started this one.
     outer: *const Scan,
-    /// Whether a callback has retired into the domain since this was last set to `false`.
+    /// Whether a callback of the scan has retired into the domain.
     has_more: Cell<bool>,
 }
 
@@ -191,11 +191,11 @@ impl Domain {
         self.incoming.fetch_add(1, Relaxed);
         let in_callback = self.scanned_here(|scan| scan.has_more.set(true)).is_some();
         if !in_callback && self.is_due() {
-            self.scan_while(|_| self.is_due());
+            self.scan();
         }
     }
 
-    /// Whether enough objects have come for a scan.
+    /// Whether enough objects have come since the last scan.
     fn is_due(&self) -> bool {
         self.incoming.load(Relaxed) >= BATCH.max(2 * slots::made())
     }
@@ -214,23 +214,20 @@ impl Domain {
         }
     }
 
-    /// Scans, and scans again while `again` says so. The caller is no callback of a scan of this domain.
-    fn scan_while(&self, again: impl Fn(&Scan) -> bool) {
+    /// Reclaims each object that was retired before and that no slot protects. Returns whether a callback has retired into the
+    /// domain meanwhile. The caller is no callback of a scan of this domain.
+    fn scan(&self) -> bool {
         let scan = Scan { domain: self, outer: SCANS.get(), has_more: Cell::new(false) };
         SCANS.set(&raw const scan);
-        loop {
-            self.scan();
-            if !again(&scan) {
-                break;
-            }
-        }
+        self.reclaim();
         SCANS.set(scan.outer);
+        scan.has_more.get()
     }
 
-    /// Reclaims every object that is not protected, and so what the callbacks retire.
+    /// As `lw_hazard_domain_collect`.
     fn collect(&self) {
         if !self.is_scanned_here() {
-            self.scan_while(|scan| scan.has_more.replace(false));
+            self.scan();
         }
     }
 
@@ -241,8 +238,8 @@ impl Domain {
         CGarbage::new(objects, bytes, 0)
     }
 
-    /// Reclaims each retired object that no slot protects.
-    fn scan(&self) {
+    /// What [`scan`](Self::scan) does while it is noted as the thread's.
+    fn reclaim(&self) {
         self.incoming.store(0, Relaxed);
         // (B) pairs with `push`: what was done before the retirement happens before this.
         let mut objects = self.retired.swap(null_mut(), Acquire);
@@ -350,7 +347,8 @@ extern "C" fn lw_hazard_domain_create() -> *mut Domain {
 unsafe extern "C" fn lw_hazard_domain_destroy(domain: *mut Domain) -> c_int {
     // SAFETY: see above. `lw_hazard_domain_create` allocated the domain.
     unsafe {
-        (*domain).collect();
+        // Until callbacks retire nothing more: else the domain could not end.
+        while !(*domain).is_scanned_here() && (*domain).scan() {}
         // Not the count of the garbage: after a fork it may count objects that the child has lost.
         if (*domain).is_scanned_here() || !(*domain).retired.load(Acquire).is_null() {
             return EBUSY;

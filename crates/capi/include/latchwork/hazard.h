@@ -38,8 +38,9 @@ void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of
  * lw_hazard_protect with the offset 0. Returns 0, or ENOMEM: then nothing was done. */
 int lw_hazard_retire_ptr(void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
-/* Reclaims every object that is retired and not protected, but for those that another thread is reclaiming right now. That
- * includes what the callbacks of these objects retire. */
+/* Reclaims every object that was retired before and is not protected, but for those that another thread is reclaiming right now.
+ * What the callbacks of these objects retire is left for the next call. So the call ends, even if a callback always retires
+ * anew. */
 void lw_hazard_collect(void) LW_NOEXCEPT;
 /* How much garbage there is; `oldest_nanos` is 0. */
 void lw_hazard_garbage(lw_garbage *garbage) LW_NOEXCEPT;
@@ -49,8 +50,9 @@ typedef struct lw_hazard_domain lw_hazard_domain;
 
 /* A new domain: objects that are retired together. Null if there is no memory. */
 lw_hazard_domain *lw_hazard_domain_create(void) LW_NOEXCEPT;
-/* Reclaims everything in the domain, and ends it. No other thread uses it any more. Returns 0, or EBUSY if an object is still
- * protected, or if a callback of the domain calls this: then the domain goes on. The default domain cannot be ended. */
+/* Reclaims everything in the domain, with what its callbacks retire there, and ends it. No other thread uses it any more. Returns 0,
+ * or EBUSY if an object is still protected, or if a callback of the domain calls this: then the domain goes on. The default
+ * domain cannot be ended. */
 int lw_hazard_domain_destroy(lw_hazard_domain *domain) LW_NOEXCEPT;
 /* As lw_hazard_retire, lw_hazard_retire_ptr, lw_hazard_collect and lw_hazard_garbage, for the objects of a domain. Null stands
  * for the default domain, which those functions use. Hazard pointers protect objects of all domains. */

@@ -162,20 +162,52 @@ static void lists(void) {
     CHECK(of_list);
     reclaimed = 0;
     retire_list(40);
-    lw_hazard_domain_collect(of_list);
-    CHECK(reclaimed == 40);
+    for (int i = 1; i <= 40; i++) {
+        lw_hazard_domain_collect(of_list);
+        CHECK(reclaimed == i);
+    }
     /* With an object that stays. */
     lw_hazard *hazard = lw_hazard_make();
     struct plain *kept = shared = make_plain();
     CHECK(lw_hazard_protect(hazard, &shared, 0) == kept);
     CHECK(lw_hazard_domain_retire_ptr(of_list, kept, reclaim_plain) == 0);
     retire_list(40);
-    lw_hazard_domain_collect(of_list);
-    lw_hazard_domain_garbage(of_list, &garbage);
+    do {
+        lw_hazard_domain_collect(of_list);
+        lw_hazard_domain_garbage(of_list, &garbage);
+    } while (garbage.objects > 1);
     CHECK(reclaimed == 80 && garbage.objects == 1);
     lw_hazard_destroy(hazard);
     retire_list(40);
     CHECK(lw_hazard_domain_destroy(of_list) == 0 && reclaimed == 121);
+}
+
+/* Objects that always retire themselves anew hold up neither a collection nor a retirement. */
+enum { RETURNING = 1000 };
+static long returns;
+static int ends;
+
+static void retire_again(lw_rcu_head *head) {
+    returns++;
+    if (!ends) {
+        lw_hazard_domain_retire(of_list, head, retire_again);
+    }
+}
+
+static void returning(void) {
+    static lw_rcu_head heads[RETURNING];
+    of_list = lw_hazard_domain_create();
+    CHECK(of_list);
+    for (int i = 0; i < RETURNING; i++) {
+        lw_hazard_domain_retire(of_list, &heads[i], retire_again);
+    }
+    returns = 0;
+    lw_hazard_domain_collect(of_list);
+    CHECK(returns == RETURNING);
+    lw_hazard_domain_collect(of_list);
+    CHECK(returns == 2 * RETURNING);
+    ends = 1;
+    CHECK(lw_hazard_domain_destroy(of_list) == 0 && returns == 3 * RETURNING);
 }
 
 static void in_domains(void) {
@@ -280,6 +312,7 @@ int main(void) {
     without_heads();
     in_domains();
     lists();
+    returning();
     puts("ok");
     return 0;
 }
