@@ -8,6 +8,18 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+case ${1:-} in
+'' | --test) (($# < 2)) || { echo "too many arguments: try scripts/deb.sh --help" >&2; exit 2; } ;;
+--help | -h)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' scripts/deb.sh
+    exit
+    ;;
+*)
+    echo "unknown argument $1: try scripts/deb.sh --help" >&2
+    exit 2
+    ;;
+esac
+
 for tool in dpkg-buildpackage dh; do
     command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install dpkg-dev debhelper" >&2; exit 1; }
 done
