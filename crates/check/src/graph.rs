@@ -1,6 +1,7 @@
 //! Which thread holds which lock, and which lock was taken while which other was held.
 
 use crate::Wish;
+use crate::memory;
 use crate::report::{Problem, Step};
 use crate::stack::Stack;
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
@@ -106,16 +107,9 @@ pub(crate) fn with<R>(look: impl FnOnce(&mut Tables) -> R) -> Option<R> {
     LOCK.acquire();
     let mut tables = LOCK.tables.load(Relaxed);
     if tables.is_null() {
-        // SAFETY: an anonymous mapping, checked below; zeroes are empty tables.
-        unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let memory = libc::mmap(null_mut(), size_of::<Tables>(), access, flags, -1, 0);
-            if memory != libc::MAP_FAILED {
-                tables = memory.cast();
-                LOCK.tables.store(tables, Relaxed);
-            }
-        }
+        // Zeroes are empty tables.
+        tables = memory::map();
+        LOCK.tables.store(tables, Relaxed);
     }
     // SAFETY: under the lock, and mapped.
     let result = unsafe { tables.as_mut() }.map(look);

@@ -37,6 +37,7 @@
 
 mod cancel;
 mod graph;
+mod memory;
 mod names;
 mod report;
 mod roomy;

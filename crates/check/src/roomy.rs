@@ -15,6 +15,7 @@ pub(crate) unsafe fn call(f: &mut dyn FnMut()) {
 
 #[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod other {
+    use crate::memory;
     use libc::ucontext_t;
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -47,15 +48,10 @@ mod other {
     fn area() -> *mut Area {
         let mut area = AREA.load(Relaxed);
         if area.is_null() {
-            // SAFETY: an anonymous mapping, checked below. Its lowest bytes are used for nothing.
-            unsafe {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                let memory = libc::mmap(null_mut(), size_of::<Area>(), access, flags, -1, 0);
-                if memory == libc::MAP_FAILED || libc::mprotect(memory, GUARD, libc::PROT_NONE) != 0 {
-                    return null_mut();
-                }
-                area = memory.cast();
+            area = memory::map();
+            // SAFETY: the lowest bytes of the area are used for nothing.
+            if area.is_null() || unsafe { libc::mprotect(area.cast(), GUARD, libc::PROT_NONE) } != 0 {
+                return null_mut();
             }
             AREA.store(area, Relaxed);
         }

@@ -21,6 +21,9 @@ mod harness;
 #[path = "../src/state/index.rs"]
 #[allow(dead_code)]
 mod index;
+#[path = "../src/state/kernel.rs"]
+#[allow(dead_code)]
+mod kernel;
 /// What is recorded under `LATCHWORK_PROFILE`.
 #[path = "programs/live.rs"]
 mod live;

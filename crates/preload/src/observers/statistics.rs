@@ -5,9 +5,9 @@
 
 use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, FAMILIES, Family, REASONS};
+use crate::state::kernel;
 use crate::state::line::Line;
 use core::fmt::Write;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
@@ -113,18 +113,16 @@ fn open() -> c_int {
     // Where others may write, the path may be their symbolic link; and `exit` must not wait for the reader of a pipe.
     let safe = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: `PATH` has the layout of bytes, no thread writes it after `configure`, and its last byte is zero.
-    unsafe { libc::open(PATH.as_ptr().cast(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | safe, 0o666) }
+    unsafe {
+        kernel::open(PATH.as_ptr().cast(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | safe, 0o666)
+    }
 }
 
 /// Opens the file for `KEPT`.
 fn keep() {
     let file = open();
-    // SAFETY: system calls on a descriptor that this function has opened; the kernel refuses one that is -1.
-    let kept = unsafe {
-        let kept = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, KEPT_FROM);
-        libc::close(file);
-        kept
-    };
+    let kept = kernel::duplicate(file, KEPT_FROM);
+    kernel::close(file);
     if let Some(found) = identity(kept) {
         KEPT_FILE.iter().zip(found).for_each(|(to, from)| to.store(from, Relaxed));
         KEPT.store(kept, Relaxed);
@@ -139,9 +137,7 @@ fn kept() -> Option<c_int> {
 
 /// The device and inode of an open file that still has a name.
 fn identity(file: c_int) -> Option<[u64; 2]> {
-    let mut found = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: there is room for the answer, and zeroes are a value of it; the kernel refuses a descriptor that is not open.
-    let found = unsafe { (libc::fstat(file, found.as_mut_ptr()) == 0).then(|| found.assume_init())? };
+    let found = kernel::status(file)?;
     (found.st_nlink > 0).then_some([found.st_dev, found.st_ino])
 }
 
@@ -176,8 +172,7 @@ extern "C" fn report() {
         return out.write_to(libc::STDERR_FILENO);
     }
     json().write_to(file);
-    // SAFETY: this function has opened the descriptor.
-    unsafe { libc::close(file) };
+    kernel::close(file);
 }
 
 /// How readers of `lock` got in, if the lock counts that.

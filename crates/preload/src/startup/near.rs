@@ -25,6 +25,7 @@ use crate::state::abi::{MUTEX_SPACE, Mutex, RWLOCK_SPACE, RwLock};
 use crate::state::generation::{
     Expected, MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_OVER_GLIBC, RWLOCK_WORD_IF_RECOMMENDED,
 };
+use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::place::is_in_place;
 use crate::state::program::{Binding, PAGE, Program};
@@ -271,7 +272,7 @@ pub(super) fn install() {
         let description = page.byte_add(described).cast::<Description>();
         description.write(Description::new(page.addr(), size));
         if libc::mprotect(page.cast(), PAGE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
-            libc::munmap(page.cast(), PAGE);
+            kernel::unmap(page.cast(), PAGE);
             return;
         }
         // Names the page in /proc/PID/maps, if the kernel can do that.
@@ -318,17 +319,16 @@ pub(super) fn install() {
 
 /// Maps a page at this address, if the address is free.
 fn page_at(address: usize) -> Option<*mut u8> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let hint = core::ptr::without_provenance_mut::<c_void>(address);
     // SAFETY: the flag forbids the kernel to replace a mapping. A kernel that does not know the flag takes the address for a
     // hint; a page that it maps elsewhere is given back.
     unsafe {
-        let page = libc::mmap(hint, PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        let page = kernel::map(hint, PAGE, libc::MAP_FIXED_NOREPLACE, None);
         if page == libc::MAP_FAILED {
             return None;
         }
         if page != hint {
-            libc::munmap(page, PAGE);
+            kernel::unmap(page, PAGE);
             return None;
         }
         Some(page.cast())

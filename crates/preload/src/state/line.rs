@@ -1,5 +1,6 @@
 //! A text for stderr or a file, built on the stack and written with one system call.
 
+use super::kernel;
 use super::memory::quietly;
 use core::fmt::Write;
 use libc::c_int;
@@ -32,8 +33,7 @@ impl Line {
 
     /// Writes the text. An error goes unreported: there is no place to report it.
     pub(crate) fn write_to(&self, file: c_int) {
-        // SAFETY: the first `length` bytes are initialised.
-        quietly(|| unsafe { libc::write(file, self.bytes.as_ptr().cast(), self.length) });
+        quietly(|| kernel::write(file, self.as_bytes()));
     }
 }
 

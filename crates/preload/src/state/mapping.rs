@@ -9,6 +9,7 @@
 //! one case remains undetected: the process maps shared memory after its first repair, and an ancestor has used an object
 //! there.
 
+use super::kernel;
 use super::memory::quietly;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -77,20 +78,17 @@ impl Line {
     }
 }
 
-/// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing. Nor does it call `open` and the
-/// others: those may be another preloaded library's, which uses locks.
+/// Calls `found` for each shared mapping. This runs within a lock call, so it allocates nothing.
 fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
-    // SAFETY: the path is a string, the buffer is valid for its length, and no other code uses the descriptor.
-    quietly(|| unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+    quietly(|| {
+        // SAFETY: the path is a string.
+        let file = unsafe { kernel::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0) };
         if file < 0 {
             return;
         }
         let mut text = [0_u8; 4096];
         let mut line = Line::default();
-        let read = |text: &mut [u8]| libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len());
-        while let Ok(length @ 1..) = usize::try_from(read(&mut text)) {
+        while let length @ 1.. = kernel::read(file, &mut text) {
             for byte in &text[..length] {
                 if *byte != b'\n' {
                     line.read(*byte);
@@ -102,6 +100,6 @@ fn each_shared(path: &CStr, mut found: impl FnMut(usize, usize)) {
                 line = Line::default();
             }
         }
-        libc::syscall(libc::SYS_close, file);
+        kernel::close(file);
     });
 }

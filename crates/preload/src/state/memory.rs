@@ -2,6 +2,7 @@
 //!
 //! This library never calls `malloc`: `malloc` may itself be waiting for the lock call that is being served.
 
+use super::kernel;
 use core::ptr::null_mut;
 use libc::c_int;
 
@@ -32,15 +33,10 @@ pub(crate) fn quietly<T>(calls: impl FnOnce() -> T) -> T {
 /// Zeroed pages.
 pub(crate) fn map(bytes: usize) -> *mut u8 {
     quietly(|| {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping replaces nothing. `abort` does not return.
+        // SAFETY: a new mapping replaces nothing. `abort` does not return.
         unsafe {
-            // Not `mmap`, which may be another preloaded library's, and may use locks.
-            let memory =
-                libc::syscall(libc::SYS_mmap, null_mut::<u8>(), bytes, protection, flags, -1, 0_usize);
-            let memory = core::ptr::with_exposed_provenance_mut(memory as usize);
-            if core::ptr::eq(memory, libc::MAP_FAILED) {
+            let memory = kernel::map(null_mut(), bytes, 0, None);
+            if memory == libc::MAP_FAILED {
                 // A lock call has no error for this, and a lock without memory would not exclude.
                 libc::abort();
             }
@@ -56,5 +52,5 @@ pub(crate) fn map(bytes: usize) -> *mut u8 {
 /// `memory` is from [`map`] with the same number of bytes, and nothing uses it any more.
 pub(crate) unsafe fn unmap<T>(memory: *mut T, bytes: usize) {
     // SAFETY: the caller owns the whole mapping.
-    quietly(|| unsafe { libc::munmap(memory.cast(), bytes) });
+    quietly(|| unsafe { kernel::unmap(memory.cast(), bytes) });
 }

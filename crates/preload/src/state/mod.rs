@@ -7,6 +7,7 @@
 //! | [`generation`] | fork generations, and the repair of objects in a forked child |
 //! | [`mapping`] | which memory a forked child shares with its parent |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
+//! | [`kernel`] | system calls, past other libraries |
 //! | [`identity`] | numbers of threads |
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
@@ -26,6 +27,7 @@ pub(crate) mod generation;
 pub(crate) mod identity;
 pub(crate) mod index;
 pub(crate) mod interface;
+pub(crate) mod kernel;
 pub(crate) mod line;
 pub(crate) mod mapping;
 pub(crate) mod memory;

@@ -105,14 +105,30 @@ fn libraries_that_bind_past_us() {
 /// Another preloaded library's `open` uses a mutex. What the first lock call in a forked child reads, it reads without that.
 #[test]
 fn a_preloaded_tracer_of_files() {
-    let options = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
-    let Some(tracer) = compile("tracer.c", "libtracer.so", &options) else { return };
     let Some(program) = compile("tracer.c", "traced", &[]) else { return };
-    let mut command = Command::new(&program);
-    let preload = format!("{}:{}", library().display(), tracer.display());
-    command.env("LD_PRELOAD", preload).env("LATCHWORK_MUTEX", default_mutex());
-    let output = watch(command, "traced");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    for (name, holds) in [("libtracer.so", "-DLOCKS"), ("libtracer_reads.so", "-DREADS")] {
+        let options = [holds, "-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+        let Some(tracer) = compile("tracer.c", name, &options) else { return };
+        for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-q")] {
+            let directory = recorded::directory();
+            let json = format!("json:{}", directory.join("statistics").display());
+            for (variable, value) in [
+                ("LATCHWORK_NOTHING", ""),
+                ("LATCHWORK_STATS", &json),
+                ("LATCHWORK_CHECK", "1"),
+                ("LATCHWORK_PROFILE", directory.to_str().unwrap()),
+                ("LATCHWORK_TRACE", directory.to_str().unwrap()),
+            ] {
+                let setting = Setting { beside: vec![tracer.clone()], ..Setting::new(mutex, rwlock) };
+                let what = format!("{} with {name} and {variable}", setting.what(&program));
+                let output = watch(setting.command(&program).env(variable, value), &what);
+                let [stdout, stderr] =
+                    [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+                assert!(stdout == "ok\n" && output.status.success(), "{what}: {}\n{stderr}", output.status);
+            }
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
 }
 
 /// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.

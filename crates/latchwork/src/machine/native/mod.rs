@@ -18,6 +18,7 @@ mod exit;
 mod fence;
 mod filter;
 mod futex;
+mod memory;
 mod pause;
 mod pool;
 mod records;

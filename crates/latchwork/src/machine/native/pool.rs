@@ -2,7 +2,7 @@
 //!
 //! A thread keeps a short list of free nodes in thread-local memory, so taking and returning a node is a few plain
 //! instructions. The list is refilled from a global stack, and spills to it. Threads push chains onto the stack one by
-//! one, but take all chains at once: without a pop of a single chain there is no ABA problem. Memory comes from `mmap`, a
+//! one, but take all chains at once: without a pop of a single chain there is no ABA problem. Memory comes from the kernel, a
 //! page of nodes at a time, and is never given back. Nothing here allocates.
 //!
 //! A thread that exits returns its list ([`Hook`]). Where its exit would not be noticed, a thread returns each node at
@@ -13,9 +13,9 @@
 //! with the exchange that takes it.
 
 use super::super::QNode;
-use super::Native;
 use super::exit::Hook;
 use super::tls::Zero;
+use super::{Native, memory};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -168,23 +168,7 @@ unsafe fn give(chain: *mut Node) {
 
 /// Maps a page of nodes, and links them into a chain.
 fn map_page() -> *mut Node {
-    // SAFETY: an anonymous private mapping; checked below.
-    let page = unsafe {
-        libc::mmap(
-            null_mut(),
-            PAGE * size_of::<Node>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if page == libc::MAP_FAILED {
-        // A lock call cannot report this, and without a node it would break exclusion.
-        // SAFETY: ends the process.
-        unsafe { libc::abort() };
-    }
-    let page: *mut Node = page.cast();
+    let page: *mut Node = memory::map(PAGE * size_of::<Node>());
     // SAFETY: the page was mapped above, is large enough, and no other thread knows it.
     unsafe {
         for i in 0..PAGE {

@@ -1,6 +1,6 @@
 //! Entries of which each thread has one, in memory that stays mapped: [`Roll`]. Rows of readers and records are such.
 //!
-//! A thread finds its entry through a thread-local word. Entries come from `mmap`, a page at a time, and are linked before
+//! A thread finds its entry through a thread-local word. Entries come from the kernel, a page at a time, and are linked before
 //! any thread uses them. Nothing here allocates.
 //!
 //! State of an entry: free -> owned (`take`) -> free (`give_back`, if the entry is idle), or left behind (`give_back`, if
@@ -10,7 +10,7 @@
 //! entry that was left behind. ((B) is in [`Group`].)
 
 use super::super::group::Group;
-use super::Native;
+use super::{Native, memory};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
@@ -78,20 +78,7 @@ impl<T: Entry> Roll<T> {
     /// Maps a page of new entries, and makes the caller the owner of the first.
     fn map(&self) -> &'static T {
         const { assert!(size_of::<Page<T>>() <= if cfg!(feature = "section-origins") { 8192 } else { 4096 }) };
-        // SAFETY: an anonymous private mapping, checked below. `errno` is restored because lock calls must not
-        // disturb it.
-        let page: *mut Page<T> = unsafe {
-            let errno = *libc::__errno_location();
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let page = libc::mmap(null_mut(), size_of::<Page<T>>(), protection, flags, -1, 0);
-            if page == libc::MAP_FAILED {
-                // Neither a lock call nor a reader can report this, and without an entry they would be wrong.
-                libc::abort();
-            }
-            *libc::__errno_location() = errno;
-            page.cast()
-        };
+        let page: *mut Page<T> = memory::map(size_of::<Page<T>>());
         // SAFETY: the page was mapped above, is large enough, and no other thread knows it. Zero bytes are idle entries.
         let (group, entries): (&'static _, &'static [T; ENTRIES]) = unsafe {
             let entries = &(*page).entries;

@@ -9,6 +9,7 @@
 //! [`BASELINE`]. Durations are right to one part in some thousand. The clock is not corrected later, so in a long recording
 //! it may differ from `CLOCK_MONOTONIC` by that part.
 
+use crate::state::kernel;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use latchwork::machine::{Clock, Machine, Native};
 use libc::timespec;
@@ -96,15 +97,12 @@ pub(super) fn calibrate() {
 fn kernel_uses_counter() -> bool {
     let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let mut name = [0_u8; 8];
-    // SAFETY: system calls with a string, and with room for what is read. The descriptor is this function's own.
-    let length = unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return false;
-        }
-        let length = libc::read(file, name.as_mut_ptr().cast(), name.len());
-        libc::close(file);
-        length
-    };
-    length >= 0 && name[..length as usize] == *b"tsc\n"
+    // SAFETY: the path is a string.
+    let file = unsafe { kernel::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0) };
+    if file < 0 {
+        return false;
+    }
+    let length = kernel::read(file, &mut name);
+    kernel::close(file);
+    name[..length] == *b"tsc\n"
 }

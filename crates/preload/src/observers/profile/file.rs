@@ -7,6 +7,7 @@
 //! The descriptor is closed as soon as the file is mapped. Programs close descriptors that they do not know, and open others
 //! under the same number.
 
+use crate::state::kernel;
 use crate::state::memory::quietly;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -146,11 +147,9 @@ fn back_more(section: usize, backed: usize, end: usize) -> bool {
     let length = OFFSETS[section + 1] - OFFSETS[section];
     let end = end.next_multiple_of(STEP).min(length);
     let base = BASE.load(Relaxed);
-    // SAFETY: the range lies in the section, which lies in the mapping. The kernel adds pages, and changes no contents.
-    let result = quietly(|| unsafe {
-        libc::madvise(base.add(OFFSETS[section] + backed).cast(), end - backed, libc::MADV_POPULATE_WRITE)
-    });
-    if result != 0 {
+    // The range lies in the section, which lies in the mapping.
+    let start = base.wrapping_add(OFFSETS[section] + backed);
+    if !quietly(|| kernel::populate(start.cast(), end - backed)) {
         BACKED[section].store(REFUSED, Relaxed);
         return false;
     }
@@ -215,8 +214,7 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
         let base = map(file);
-        // SAFETY: this function's own descriptor.
-        unsafe { libc::close(file) };
+        kernel::close(file);
         let base = base?;
         BACKED.iter().for_each(|backed| backed.store(0, Relaxed));
         BASE.store(base, Relaxed);
@@ -238,11 +236,10 @@ pub(super) fn close() {
 
 /// Puts empty memory in the place of the mapping.
 fn clear(base: *mut u8) {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let flags = libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the mapping begins there and has this length, and is this module's own. No thread uses a record: the callers see to
     // it. A thread on the short way may write to a table, which the new memory allows.
-    unsafe { libc::mmap(base.cast(), OFFSETS[SECTIONS], protection, flags, -1, 0) };
+    unsafe { kernel::map(base.cast(), OFFSETS[SECTIONS], flags, None) };
 }
 
 /// A short path. A signal handler may have little room on its stack, so there is not a whole [`Line`](crate::state::line::Line).
@@ -292,7 +289,7 @@ fn create() -> Result<c_int, &'static str> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero byte.
         unsafe {
-            let file = libc::open(path.as_ptr().cast(), flags, 0o600);
+            let file = kernel::open(path.as_ptr().cast(), flags, 0o600);
             if file >= 0 {
                 FILE_NUMBER.store(attempt, Relaxed);
                 return Ok(file);
@@ -317,15 +314,14 @@ fn map(file: c_int) -> Result<*mut u8, &'static str> {
         if libc::ftruncate(file, length as i64) != 0 {
             return Err("cannot set the length of the file");
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let place = PLACE.load(Relaxed);
         let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
-        let base = libc::mmap(place.cast(), length, protection, libc::MAP_SHARED | fixed, file, 0);
+        let base = kernel::map(place.cast(), length, fixed, Some(file));
         if base == libc::MAP_FAILED {
             return Err("cannot map the file");
         }
         PLACE.store(base.cast(), Relaxed);
-        if libc::madvise(base, PAGE, libc::MADV_POPULATE_WRITE) != 0 {
+        if !kernel::populate(base, PAGE) {
             clear(base.cast());
             return Err("no room on the disk, or a kernel before 5.14");
         }
@@ -362,11 +358,11 @@ fn describe(base: *mut u8, about: &About) {
         let length =
             libc::readlink(c"/proc/self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()).max(0);
         (*header).executable = text(&buffer[..length as usize]);
-        let file = libc::open(c"/proc/self/cmdline".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = kernel::open(c"/proc/self/cmdline".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
         if file >= 0 {
-            let length = libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()).max(0);
-            libc::close(file);
-            (*header).arguments = text(&buffer[..length as usize]);
+            let length = kernel::read(file, buffer);
+            kernel::close(file);
+            (*header).arguments = text(&buffer[..length]);
         }
         (*header).magic.store(MAGIC, Release);
     }

@@ -28,6 +28,7 @@
 
 use super::file::Path;
 use super::{clock, file, homes, recording, session, threads};
+use crate::state::kernel;
 use crate::state::memory::quietly;
 use crate::state::table::Slot;
 use core::fmt::Write;
@@ -225,28 +226,26 @@ fn map(number: u64) -> *mut Control {
     let _ = control::directory(number, &mut path);
     let _ = write!(path, "/{}\0", control::FILE);
     let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    // SAFETY: the path ends in a zero byte; `stat` is plain data, which the kernel writes; the mapping is a new one.
+    // SAFETY: the path ends in a zero byte; the mapping is a new one.
     unsafe {
-        let file = libc::open(path.as_bytes().as_ptr().cast(), flags);
+        let file = kernel::open(path.as_bytes().as_ptr().cast(), flags, 0);
         if file < 0 {
             return null_mut();
         }
-        let mut found = core::mem::zeroed::<libc::stat>();
         let length = size_of::<Control>();
         let mut control = null_mut::<Control>();
-        if libc::fstat(file, &mut found) == 0
+        if let Some(found) = kernel::status(file)
             && found.st_mode & libc::S_IFMT == libc::S_IFREG
             && found.st_mode & 0o022 == 0
             && [0, libc::geteuid()].contains(&found.st_uid)
             && found.st_size >= length as i64
         {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let mapped = libc::mmap(null_mut(), length, protection, libc::MAP_SHARED, file, 0);
+            let mapped = kernel::map(null_mut(), length, 0, Some(file));
             if mapped != libc::MAP_FAILED {
                 control = mapped.cast();
             }
         }
-        libc::close(file);
+        kernel::close(file);
         if !control.is_null() && (*control).magic != control::MAGIC {
             unmap(control);
             return null_mut();
@@ -257,5 +256,5 @@ fn map(number: u64) -> *mut Control {
 
 fn unmap(control: *mut Control) {
     // SAFETY: `map` has mapped it, and no thread uses it any more.
-    unsafe { libc::munmap(control.cast(), size_of::<Control>()) };
+    unsafe { kernel::unmap(control.cast(), size_of::<Control>()) };
 }

@@ -13,6 +13,7 @@ use super::objects::{self, Found};
 use super::sampling::Rates;
 use super::stack::Cache;
 use super::{clock, filter, pending, session, tallies};
+use crate::state::kernel;
 use crate::state::memory::quietly;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -246,10 +247,8 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         null_mut()
     };
     if is_new {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping, which replaces nothing.
-        let memory = unsafe { libc::mmap(null_mut(), size_of::<Local>(), protection, flags, -1, 0) };
+        let memory = unsafe { kernel::map(null_mut(), size_of::<Local>(), 0, None) };
         if memory == libc::MAP_FAILED {
             return vacate();
         }
@@ -345,7 +344,7 @@ pub(super) fn forget() {
     MAKING.store(0, Relaxed);
     homes::forget(|memory| {
         // SAFETY: `make` mapped it, and the thread that used it is not in this process, or is this one, which forgets it.
-        quietly(|| unsafe { libc::munmap(memory.cast(), size_of::<Local>()) });
+        quietly(|| unsafe { kernel::unmap(memory.cast(), size_of::<Local>()) });
     });
     Current::set(null_mut());
 }

@@ -5,6 +5,7 @@
 //! descriptor is closed as soon as the file is mapped, because programs close descriptors that they do not know.
 
 use super::stream;
+use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::memory::quietly;
 use core::fmt::Write;
@@ -101,10 +102,8 @@ fn append<T>(count: &AtomicU32, start: usize, capacity: usize) -> Option<u32> {
     let first = start + index as usize * size_of::<T>();
     let (begin, end) = (first & !(PAGE - 1), (first + size_of::<T>()).next_multiple_of(PAGE));
     let base = BASE.load(Relaxed);
-    // SAFETY: the range lies in the mapping. The kernel adds pages, and changes no contents.
-    let result =
-        quietly(|| unsafe { libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_POPULATE_WRITE) });
-    (result == 0).then_some(index)
+    // The range lies in the mapping.
+    quietly(|| kernel::populate(base.wrapping_add(begin).cast(), end - begin)).then_some(index)
 }
 
 /// What the header says of the process.
@@ -120,8 +119,7 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
         let base = map(file);
-        // SAFETY: this function's own descriptor.
-        unsafe { libc::close(file) };
+        kernel::close(file);
         describe(base?, about);
         BASE.store(base?, Relaxed);
         Ok(())
@@ -132,7 +130,7 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
 pub(super) fn forget() {
     let base = BASE.swap(null_mut(), Relaxed);
     // SAFETY: the mapping has this length, and no other thread exists that could use it.
-    quietly(|| unsafe { libc::munmap(base.cast(), length(CAPACITY.load(Relaxed))) });
+    quietly(|| unsafe { kernel::unmap(base.cast(), length(CAPACITY.load(Relaxed))) });
 }
 
 fn create() -> Result<c_int, &'static str> {
@@ -148,7 +146,7 @@ fn create() -> Result<c_int, &'static str> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero byte.
         unsafe {
-            let file = libc::open(path.as_bytes().as_ptr().cast(), flags, 0o600);
+            let file = kernel::open(path.as_bytes().as_ptr().cast(), flags, 0o600);
             if file >= 0 {
                 return Ok(file);
             }
@@ -172,13 +170,12 @@ fn map(file: c_int) -> Result<*mut u8, &'static str> {
         if libc::ftruncate(file, length as i64) != 0 {
             return Err("cannot set the length of the file");
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let base = libc::mmap(null_mut(), length, protection, libc::MAP_SHARED, file, 0);
+        let base = kernel::map(null_mut(), length, 0, Some(file));
         if base == libc::MAP_FAILED {
             return Err("cannot map the file");
         }
-        if libc::madvise(base, PAGE, libc::MADV_POPULATE_WRITE) != 0 {
-            libc::munmap(base, length);
+        if !kernel::populate(base, PAGE) {
+            kernel::unmap(base, length);
             return Err("no room on the disk, or a kernel before 5.14");
         }
         Ok(base.cast())
