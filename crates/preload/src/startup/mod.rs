@@ -111,6 +111,8 @@ fn choose() {
     resolve();
     clock::find();
     let counts = statistics::configure(variable(b"LATCHWORK_STATS="));
+    #[cfg(versioned)]
+    unwind::find();
     if counts {
         generation::count_calls();
     }

@@ -75,19 +75,28 @@ struct Bases {
 
 type Find = unsafe extern "C" fn(*const c_void, *mut Bases) -> *const c_void;
 
-/// libgcc's function; at first, the function that looks for it.
-static NEXT: Slot<Find> = Slot::new(find_next);
+/// libgcc's function; until its first call, one that looks for it.
+static NEXT: Slot<Find> = Slot::new(first_call);
 
-unsafe extern "C" fn find_next(pc: *const c_void, bases: *mut Bases) -> *const c_void {
-    // SAFETY: the symbol has this type in libgcc, and the arguments are those of libgcc's caller.
+/// Looks for libgcc's function while the process starts. To look for it takes the dynamic linker's lock. A thread that did so at its
+/// first exception would wait for a thread that loads a library, and that thread may be waiting for the first.
+pub(super) fn find() {
+    // SAFETY: the name ends in a zero byte. The symbol has this type in libgcc, which this library is linked with.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, c"_Unwind_Find_FDE".as_ptr());
-        if next.is_null() {
-            return null();
-        }
-        NEXT.set(core::mem::transmute::<*mut c_void, Find>(next));
-        NEXT.get()(pc, bases)
+        NEXT.set(if next.is_null() { nothing } else { core::mem::transmute::<*mut c_void, Find>(next) });
     }
+}
+
+/// For an exception before the process is set up.
+unsafe extern "C" fn first_call(pc: *const c_void, bases: *mut Bases) -> *const c_void {
+    find();
+    // SAFETY: the arguments are those of libgcc's caller.
+    unsafe { NEXT.get()(pc, bases) }
+}
+
+unsafe extern "C" fn nothing(_: *const c_void, _: *mut Bases) -> *const c_void {
+    null()
 }
 
 /// libgcc asks: what describes the code at `pc`?

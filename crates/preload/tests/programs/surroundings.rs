@@ -131,6 +131,20 @@ fn a_preloaded_tracer_of_files() {
     }
 }
 
+/// A thread throws the first exception of the process while another one loads a library, and waits for the former.
+#[test]
+fn an_exception_while_a_library_is_loaded() {
+    let options = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+    let Some(loaded) = compile("loading.cpp", "libloading.so", &options) else { return };
+    let Some(program) = compile("loading.cpp", "loading", &["-rdynamic"].map(OsStr::new)) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw")] {
+        let setting = Setting::new(mutex, rwlock);
+        let output = watch(setting.command(&program).arg(&loaded), &setting.what(&program));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{}: {stderr}", setting.what(&program));
+    }
+}
+
 /// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
 #[test]
 fn reports_leave_cancellation_and_new_locks_alone() {
