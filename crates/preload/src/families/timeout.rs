@@ -26,7 +26,7 @@ impl Timeout {
         }
     }
 
-    /// The same for a call that looks at the time before it looks at the lock, as glibc's reader-writer locks do. `None`: no
+    /// The same for a call that looks at the time before it looks at the lock, as glibc's reader-writer locks and semaphores do. `None`: no
     /// lock call takes this clock, or the time is not one. A null pointer is no deadline, as for glibc.
     ///
     /// # Safety
@@ -66,8 +66,8 @@ impl Timeout {
     }
 }
 
-/// Calls `attempt` for a timed call of a reader-writer lock, unless the time is not one: then the call must wait to be refused, and
-/// the answer is EBUSY.
+/// Calls `attempt` for a timed call of a reader-writer lock or a semaphore, unless the time or the clock is not one: then the call
+/// must wait to be refused, and the answer is EBUSY.
 ///
 /// # Safety
 ///
@@ -79,4 +79,9 @@ pub(crate) unsafe fn try_in_time(
 ) -> c_int {
     // SAFETY: the caller's promise.
     if unsafe { Timeout::checked(clock, time) }.is_some() { attempt() } else { EBUSY }
+}
+
+/// The same for a mutex, whose calls look at the time only when they have to wait.
+pub(crate) fn try_on(clock: clockid_t, attempt: impl FnOnce() -> c_int) -> c_int {
+    if Timeout::on(clock, core::ptr::null()).is_some() { attempt() } else { EBUSY }
 }

@@ -145,6 +145,28 @@ fn an_exception_while_a_library_is_loaded() {
     }
 }
 
+/// An observer refuses what the lock below refuses.
+#[test]
+fn invalid_arguments_while_observed() {
+    let Some(program) = compile("invalid.c", "invalid", &[]) else { return };
+    let directory = recorded::directory();
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for (variable, value) in [
+            ("LATCHWORK_NOTHING", OsStr::new("")),
+            ("LATCHWORK_CHECK", OsStr::new("1")),
+            ("LATCHWORK_PROFILE", directory.as_os_str()),
+            ("LATCHWORK_TRACE", directory.as_os_str()),
+        ] {
+            let setting = Setting::new(mutex, rwlock);
+            let what = format!("{} with {variable}", setting.what(&program));
+            let output = watch(setting.command(&program).env(variable, value), &what);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{what}: {stderr}");
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
 #[test]
 fn reports_leave_cancellation_and_new_locks_alone() {

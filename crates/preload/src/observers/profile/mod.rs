@@ -44,7 +44,7 @@
 //! Nothing here allocates, and no lock here is waited for without a bound. A signal handler may come between any two
 //! steps, and may make lock calls itself: then a count may go to another object, but the file stays valid.
 
-use crate::families::timeout::try_in_time;
+use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{c11, cond};
 use crate::state::abi::*;
 use crate::state::exit::Use;
@@ -255,7 +255,9 @@ acquiring! {
     mutex_timedlock(m: *mut Mutex, time: Time) =
         |call, from| acquire(Call::of_mutex(m), from, move || BELOW.mutex_trylock.get()(m), call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) =
-        |call, from| acquire(Call::of_mutex(m), from, move || BELOW.mutex_trylock.get()(m), call);
+        |call, from| acquire(Call::of_mutex(m), from, move || {
+            try_on(clock, || BELOW.mutex_trylock.get()(m))
+        }, call);
 
     rwlock_rdlock(l: *mut RwLock) =
         |call, from| acquire(reading(l), from, move || BELOW.rwlock_tryrdlock.get()(l), call);

@@ -16,6 +16,8 @@ struct sleep {
     uint64_t start;
     uint64_t session;
     uint32_t waiter;
+    clockid_t clock;
+    const struct timespec *time;
 };
 
 /* `Functions` in sleeps.rs: the functions below the layer. */
@@ -77,8 +79,8 @@ int latchwork_profile_cnd_timedwait(cnd_t *c, mtx_t *m, const struct timespec *t
 }
 
 /* sem_wait is a cancellation point, whether it blocks or not. */
-#define SEM(call) \
-    struct sleep sleep = { .object = s }; \
+#define SEM(call, on, until) \
+    struct sleep sleep = { .object = s, .clock = on, .time = until }; \
     int result; \
     pthread_testcancel(); \
     if (latchwork_profile_sem_begin(&sleep)) \
@@ -88,15 +90,15 @@ int latchwork_profile_cnd_timedwait(cnd_t *c, mtx_t *m, const struct timespec *t
 
 int latchwork_profile_sem_wait(sem_t *s)
 {
-    SEM(below.sem_wait(s));
+    SEM(below.sem_wait(s), CLOCK_REALTIME, NULL);
 }
 
 int latchwork_profile_sem_timedwait(sem_t *s, const struct timespec *time)
 {
-    SEM(below.sem_timedwait(s, time));
+    SEM(below.sem_timedwait(s, time), CLOCK_REALTIME, time);
 }
 
 int latchwork_profile_sem_clockwait(sem_t *s, clockid_t clock, const struct timespec *time)
 {
-    SEM(below.sem_clockwait(s, clock, time));
+    SEM(below.sem_clockwait(s, clock, time), clock, time);
 }

@@ -17,6 +17,7 @@ use super::release::{released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
 use super::{clock, filter, live, objects};
+use crate::families::timeout::try_in_time;
 use crate::state::abi::*;
 use crate::state::memory::quietly;
 use core::sync::atomic::{AtomicBool, Ordering::*};
@@ -36,6 +37,10 @@ struct Sleep {
     session: u64,
     /// The stack.
     waiter: u32,
+    /// The clock of `time`.
+    clock: clockid_t,
+    /// The deadline; null: there is none. Only for a semaphore.
+    time: Time,
 }
 
 /// `struct profile_functions` in sleeps.c.
@@ -172,8 +177,10 @@ fn slept(local: &mut Local, kind: u32, sleep: &Sleep, end: u64, late: bool) {
 unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
     let Some(local) = &mut threads::current() else { return false };
     let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr()) else { return false };
-    // SAFETY: the program's live semaphore.
-    if quietly(|| unsafe { BELOW.sem_trywait.get()(sleep.object.cast()) }) == 0 {
+    // SAFETY: the program's live semaphore, and its time.
+    let attempt =
+        || unsafe { try_in_time(sleep.clock, sleep.time, || BELOW.sem_trywait.get()(sleep.object.cast())) };
+    if quietly(attempt) == 0 {
         bump(&entry.acquisitions);
         return true;
     }

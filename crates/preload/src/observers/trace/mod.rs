@@ -18,7 +18,7 @@
 //! No value with a destructor lives across a call below, because the thread may be cancelled there.
 
 use super::names::Names;
-use crate::families::timeout::try_in_time;
+use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{cond, mutex};
 use crate::state::abi::*;
 use crate::state::exit::Use;
@@ -365,7 +365,7 @@ layer! {
     mutex_timedlock(m: *mut Mutex, time: Time) -> c_int =
         |call| acquire(mutex_call(m), || BELOW.mutex_trylock.get()(m), call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int =
-        |call| acquire(mutex_call(m), || BELOW.mutex_trylock.get()(m), call);
+        |call| acquire(mutex_call(m), || try_on(clock, || BELOW.mutex_trylock.get()(m)), call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
 
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(kind::RWLOCK, l.addr()); call() };
