@@ -35,7 +35,7 @@ fn restore(state: libc::c_int) {
 /// Switches cancellation off until it is dropped.
 pub(crate) struct Uncancelled(libc::c_int);
 
-/// The state before a `fork`; written under the lock of the graph.
+/// The state before a `fork`; written and read under the lock of the graph.
 static KEPT: AtomicI32 = AtomicI32::new(0);
 
 impl Uncancelled {
@@ -43,14 +43,15 @@ impl Uncancelled {
         Uncancelled(set_state(DISABLE))
     }
 
-    /// Stays until [`end_kept`](Self::end_kept), beyond the end of the function.
+    /// Stays until [`kept`](Self::kept) is dropped, beyond the end of the function.
     pub(crate) fn keep(self) {
         KEPT.store(self.0, Relaxed);
         std::mem::forget(self);
     }
 
-    pub(crate) fn end_kept() {
-        restore(KEPT.load(Relaxed));
+    /// What the calling thread has kept.
+    pub(crate) fn kept() -> Self {
+        Uncancelled(KEPT.load(Relaxed))
     }
 }
 

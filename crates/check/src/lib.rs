@@ -158,10 +158,11 @@ pub fn before_fork() {
 
 /// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
 pub fn after_fork(child: bool) {
+    // Read before the locks are released: then another thread that forks may keep its own.
+    let _uncancelled = Uncancelled::kept();
     // SAFETY: `before_fork` has acquired both.
     unsafe {
         names::after_fork();
         graph::LOCK.release_after_fork(child);
     }
-    Uncancelled::end_kept();
 }
