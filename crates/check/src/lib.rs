@@ -151,18 +151,22 @@ pub fn prepare() {
 /// Before a `fork`: the child must not inherit tables that another thread is changing. Names may be given without any check.
 pub fn before_fork() {
     let uncancelled = Uncancelled::new();
+    // First, because the thread that prints may still need the other two.
+    let turn = report::before_fork();
     graph::LOCK.acquire();
     names::before_fork();
+    turn.keep();
     uncancelled.keep();
 }
 
 /// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
 pub fn after_fork(child: bool) {
     // Read before the locks are released: then another thread that forks may keep its own.
-    let _uncancelled = Uncancelled::kept();
+    let (_uncancelled, turn) = (Uncancelled::kept(), report::Turn::kept());
     // SAFETY: `before_fork` has acquired both.
     unsafe {
         names::after_fork();
         graph::LOCK.release_after_fork(child);
     }
+    report::after_fork(turn, child);
 }

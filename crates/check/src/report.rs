@@ -6,7 +6,7 @@ use crate::stack::Stack;
 use latchwork::machine::{Machine, Native};
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Problems that are printed; the others are only counted.
 const MOST: u64 = 100;
@@ -50,28 +50,78 @@ pub(crate) fn report(me: usize, problem: &Problem) {
     if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
         return;
     }
-    // One thread prints at a time. A thread that waits here may hold a lock that the other needs for looking up names, so it
-    // does not wait for ever.
-    let mut patience = 2_000;
-    let alone = loop {
-        if REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
-            break true;
+    if begin(me) {
+        let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
+        // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.
+        unsafe { roomy::call(&mut || write(describe(problem, names).as_bytes())) };
+        REPORTING.store(0, Release);
+    }
+}
+
+/// Takes the turn to print, which one thread has at a time. `false`: another thread has it for too long. A thread that waits
+/// here may hold a lock that the other needs for looking up names, so it does not wait for ever.
+fn begin(me: usize) -> bool {
+    // Two seconds.
+    (0..20_000).any(|attempt| {
+        if attempt != 0 {
+            Native::doze(100_000);
         }
-        patience -= 1;
-        if patience == 0 {
-            break false;
-        }
-        Native::doze(1_000_000);
-    };
-    if alone {
-        // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off. The text is
-        // initialised; there is nobody to tell if it cannot be written.
-        unsafe {
-            roomy::call(&mut || {
-                let text = describe(problem, allocator_is_plain());
-                libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
-            });
-        }
+        REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok()
+    })
+}
+
+fn write(text: &[u8]) {
+    // SAFETY: the text is initialised. There is nobody to tell if it cannot be written.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Whether names cannot be looked up: this is the child of a process that forked while another thread was looking some up, and
+/// what that thread had locked stays locked here.
+static NAMELESS: AtomicBool = AtomicBool::new(false);
+
+/// Whose turn to print it is during a fork.
+#[derive(Copy, Clone, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Turn {
+    /// That of the thread that forks, for the fork.
+    Taken,
+    /// That of the thread that forks, which prints: a signal handler has interrupted it.
+    Prints,
+    /// That of another thread, which prints for long, or waits for a lock of the thread that forks.
+    Others,
+}
+
+/// Written and read under the lock of the graph.
+static KEPT: AtomicU8 = AtomicU8::new(0);
+
+impl Turn {
+    pub(crate) fn keep(self) {
+        KEPT.store(self as u8, Relaxed);
+    }
+
+    pub(crate) fn kept() -> Self {
+        let kept = KEPT.load(Relaxed);
+        [Turn::Taken, Turn::Prints].into_iter().find(|turn| *turn as u8 == kept).unwrap_or(Turn::Others)
+    }
+}
+
+/// Before a fork: no other thread is to print meanwhile, because it would not exist in the child, and could not give back its turn
+/// and the lock of the crate that looks up names.
+pub(crate) fn before_fork() -> Turn {
+    let me = Native::thread_id();
+    match is_reporting(me) {
+        true => Turn::Prints,
+        false if begin(me) => Turn::Taken,
+        false => Turn::Others,
+    }
+}
+
+/// After it, in the parent and in the child.
+pub(crate) fn after_fork(turn: Turn, child: bool) {
+    if child && turn == Turn::Others {
+        NAMELESS.store(true, Relaxed);
+    }
+    if turn == Turn::Taken || child && turn == Turn::Others {
         REPORTING.store(0, Release);
     }
 }

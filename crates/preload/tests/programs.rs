@@ -319,6 +319,20 @@ fn misuse_is_reported() {
     }
 }
 
+/// Reports of a process that forks meanwhile: each child makes its own, with names.
+#[test]
+fn misuse_is_reported_across_forks() {
+    let Some(program) = compile("forked_reports.c", "forked_reports", &[]) else { return };
+    for mutex in ["glibc", default_mutex()] {
+        let mut command = Setting::new(mutex, "glibc").command(&program);
+        let output = watch(command.env("LATCHWORK_CHECK", "1"), "forked_reports.c");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{mutex}: {}\n{stderr}", output.status);
+        assert_eq!(stderr.matches(": lock-order inversion").count(), 70 + 20, "{mutex}: {stderr}");
+        assert!(stderr.matches(" invert_in_child at ").count() >= 20, "{mutex}: {stderr}");
+    }
+}
+
 /// 300,000 mutexes, used, take no more memory than glibc's if the lock fits in their bytes.
 #[test]
 fn memory_of_many_mutexes() {
