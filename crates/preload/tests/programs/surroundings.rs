@@ -167,6 +167,29 @@ fn invalid_arguments_while_observed() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A signal handler that uses a lock needs hardly more stack while the lock is recorded.
+#[test]
+fn signal_handlers_on_small_stacks() {
+    let Some(program) = compile("alternate.c", "alternate", &[]) else { return };
+    let directory = recorded::directory();
+    for mutex in ["glibc", default_mutex()] {
+        let works = |size: usize, variable: &str| {
+            let setting = Setting::new(mutex, "glibc");
+            let mut command = setting.command(&program);
+            command.arg(size.to_string()).env(variable, &directory).env("LD_BIND_NOW", "1");
+            watch(command, &setting.what(&program)).stdout == b"ok\n"
+        };
+        let least = (2048..65536).step_by(512).find(|size| works(*size, "LATCHWORK_NOTHING")).unwrap();
+        for variable in ["LATCHWORK_PROFILE", "LATCHWORK_TRACE"] {
+            assert!(
+                works(least + 2048, variable),
+                "{variable} under {mutex}: {least} bytes are enough without"
+            );
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// What `LATCHWORK_CHECK=1` must not do: end a thread, or name an inversion that is none.
 #[test]
 fn reports_leave_cancellation_and_new_locks_alone() {

@@ -212,13 +212,31 @@ impl EvaluationStorage<Slice> for Small {
     type Result = [gimli::Piece<Slice>; 1];
 }
 
+/// Bytes of stack that unwinding may take, with what calls it here.
+const ROOM: usize = 8 << 10;
+
+/// Whether there is room for unwinding below the stack pointer. A stack for signal handlers may be small (`SIGSTKSZ` is 8192 bytes,
+/// half of which the kernel may need for the registers), and memory of the program may lie below it.
+fn has_room(sp: usize) -> bool {
+    // SAFETY: zeroes are a value of the structure, which the kernel fills.
+    let stack = quietly(|| unsafe {
+        let mut stack = core::mem::zeroed::<libc::stack_t>();
+        libc::sigaltstack(core::ptr::null(), &mut stack);
+        stack
+    });
+    stack.ss_flags & libc::SS_ONSTACK == 0 || sp.saturating_sub(stack.ss_sp.addr()) >= ROOM
+}
+
 /// Calls `frame` for each frame of the calling thread from `registers` on, with the place of its return address, that address,
-/// and whether it lies in this library. `frame` says whether to go on.
+/// and whether it lies in this library. `frame` says whether to go on. There are no frames if the stack has no room for unwinding.
 pub(crate) fn each(
     registers: &Registers,
     window: &mut Window,
     mut frame: impl FnMut(usize, usize, bool) -> bool,
 ) {
+    if window.end == 0 && !has_room(registers.sp()) {
+        return;
+    }
     // Without an answer here there is none for any address, and the frames of this library have no frame pointers.
     let Some(mut module) = modules::of(registers.words[RETURN_ADDRESS as usize] as usize) else { return };
     let own = module.start..module.end;
