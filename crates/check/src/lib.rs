@@ -141,9 +141,10 @@ pub fn found(lock: usize, is_new: impl FnOnce() -> bool) {
 }
 
 /// For a library that puts itself under a program. Does once what must not happen for the first time inside of a lock call,
-/// and leaves the library's own functions out of stacks.
-pub fn prepare() {
+/// and leaves the library's own functions out of stacks. Reports go to `write`.
+pub fn prepare(write: fn(&[u8])) {
     stack::OWN_OBJECT.store(true, std::sync::atomic::Ordering::Relaxed);
+    report::write_with(write);
     graph::with(|_| ());
     let _ = Stack::here();
 }

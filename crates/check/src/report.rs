@@ -6,7 +6,8 @@ use crate::stack::Stack;
 use latchwork::machine::{Machine, Native};
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Problems that are printed; the others are only counted.
 const MOST: u64 = 100;
@@ -70,9 +71,23 @@ fn begin(me: usize) -> bool {
     })
 }
 
+/// Where reports go; null: to number 2.
+static WRITE: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+pub(crate) fn write_with(write: fn(&[u8])) {
+    WRITE.store(write as *mut (), Relaxed);
+}
+
 fn write(text: &[u8]) {
-    // SAFETY: the text is initialised. There is nobody to tell if it cannot be written.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    let write = WRITE.load(Relaxed);
+    // SAFETY: `write_with` stores only such functions. The text is initialised. There is nobody to tell if it cannot be written.
+    unsafe {
+        if write.is_null() {
+            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        } else {
+            std::mem::transmute::<*mut (), fn(&[u8])>(write)(text);
+        }
+    }
 }
 
 /// Whether names cannot be looked up: this is the child of a process that forked while another thread was looking some up, and

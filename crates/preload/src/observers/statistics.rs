@@ -7,6 +7,7 @@ use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, FAMILIES, Family, REASONS};
 use crate::state::kernel;
 use crate::state::line::Line;
+use crate::state::stderr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use latchwork::locks::mutex::RawMutex;
@@ -49,8 +50,6 @@ static PATH: [AtomicU8; libc::PATH_MAX as usize + 1] = [const { AtomicU8::new(0)
 static KEPT: AtomicI32 = AtomicI32::new(-1);
 /// The device and inode of the file that `KEPT` stands for.
 static KEPT_FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-/// The least number that `KEPT` may have: programs expect the low ones for their own files.
-const KEPT_FROM: c_int = 500;
 
 /// The name of a lock in use, as pointer and length.
 struct Name(AtomicPtr<u8>, AtomicUsize);
@@ -121,7 +120,7 @@ fn open() -> c_int {
 /// Opens the file for `KEPT`.
 fn keep() {
     let file = open();
-    let kept = kernel::duplicate(file, KEPT_FROM);
+    let kept = kernel::duplicate(file, stderr::KEPT_FROM);
     kernel::close(file);
     if let Some(found) = identity(kept) {
         KEPT_FILE.iter().zip(found).for_each(|(to, from)| to.store(from, Relaxed));
@@ -137,8 +136,7 @@ fn kept() -> Option<c_int> {
 
 /// The device and inode of an open file that still has a name.
 fn identity(file: c_int) -> Option<[u64; 2]> {
-    let found = kernel::status(file)?;
-    (found.st_nlink > 0).then_some([found.st_dev, found.st_ino])
+    kernel::status(file).filter(|found| found.st_nlink > 0).as_ref().map(stderr::identity)
 }
 
 #[used]
@@ -151,7 +149,7 @@ extern "C" fn report() {
         return;
     }
     if !TO_FILE.load(Relaxed) {
-        text().write_to(libc::STDERR_FILENO);
+        stderr::write(text().as_bytes());
         return;
     }
     if let Some(kept) = kept() {
@@ -169,7 +167,7 @@ extern "C" fn report() {
             libc::ELOOP => writeln!(out, ": it is a symbolic link; name the file itself"),
             error => writeln!(out, ": error {error}; name a file that the program's user may write to"),
         };
-        return out.write_to(libc::STDERR_FILENO);
+        return stderr::write(out.as_bytes());
     }
     json().write_to(file);
     kernel::close(file);

@@ -11,6 +11,7 @@
 use super::entry::ENTRIES;
 use crate::state::dynamic::{each_object, of_object};
 use crate::state::line::Line;
+use crate::state::stderr;
 use crate::state::table::{REAL, Table, install};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Write;
@@ -227,5 +228,5 @@ fn warn(name: &[u8], what: &str) {
     let _ = write!(line, "latchwork[{}]: warning: ", unsafe { libc::getpid() });
     line.bytes(name);
     let _ = writeln!(line, " {what}; a lock that it shares with the rest of the program does not work");
-    line.write_to(libc::STDERR_FILENO);
+    stderr::write(line.as_bytes());
 }

@@ -2,6 +2,7 @@
 
 use super::only;
 use crate::state::line::Line;
+use crate::state::stderr;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 
@@ -53,7 +54,7 @@ pub(super) fn refuse(variable: &str, name: &[u8], why: &str) -> ! {
     let _ = write!(out, "latchwork: {variable}=");
     out.bytes(name);
     let _ = writeln!(out, ": {why}");
-    out.write_to(libc::STDERR_FILENO);
+    stderr::write(out.as_bytes());
     // SAFETY: ends the process.
     unsafe { libc::_exit(127) }
 }

@@ -22,6 +22,7 @@ use crate::observers::{check, profile, statistics, trace};
 use crate::state::clock;
 use crate::state::counters::Family;
 use crate::state::generation;
+use crate::state::stderr;
 use crate::state::table::{pass, resolve};
 use crate::state::unwind::modules;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -110,13 +111,14 @@ fn set_up_once() {
 fn choose() {
     resolve();
     clock::find();
-    let counts = statistics::configure(variable(b"LATCHWORK_STATS="));
     #[cfg(versioned)]
     unwind::find();
+    let counts = statistics::configure(variable(b"LATCHWORK_STATS="));
     if counts {
         generation::count_calls();
     }
     let checks = variable(b"LATCHWORK_CHECK=").is_some_and(|value| value != b"0");
+    stderr::begin(counts || checks);
     let mutex = variable(b"LATCHWORK_MUTEX=");
     let rwlock = variable(b"LATCHWORK_RWLOCK=");
     let why = "there is no such lock; `latchwork list` shows the names";
@@ -220,7 +222,7 @@ fn choose() {
 
     // From here on pthread calls are served, so what follows may make some.
     if checks {
-        latchwork_check::prepare();
+        latchwork_check::prepare(stderr::write);
     }
     let works = serves || checks || profiles || traces || live;
     if works {

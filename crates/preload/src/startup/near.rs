@@ -29,6 +29,7 @@ use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::place::is_in_place;
 use crate::state::program::{Binding, PAGE, Program};
+use crate::state::stderr;
 use core::ffi::{c_char, c_void};
 use core::fmt::Write;
 use core::mem::{offset_of, size_of};
@@ -313,7 +314,7 @@ pub(super) fn install() {
             "latchwork[{pid}]: warning: the program's table of function addresses stays writable: mprotect failed \
              with error {error}; LATCHWORK_NEAR=0 leaves the table alone"
         );
-        line.write_to(libc::STDERR_FILENO);
+        stderr::write(line.as_bytes());
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`mapping`] | which memory a forked child shares with its parent |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
 //! | [`kernel`] | system calls, past other libraries |
+//! | [`stderr`] | the stream for reports |
 //! | [`identity`] | numbers of threads |
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
@@ -34,5 +35,6 @@ pub(crate) mod memory;
 pub(crate) mod place;
 #[cfg(versioned)]
 pub(crate) mod program;
+pub(crate) mod stderr;
 pub(crate) mod table;
 pub(crate) mod unwind;

@@ -131,6 +131,21 @@ fn a_preloaded_tracer_of_files() {
     }
 }
 
+/// A process whose streams are closed, and whose number 2 is a file of its own, as daemons have it: reports go to the stream that the
+/// process began with.
+#[test]
+fn reports_go_to_no_file_of_the_program() {
+    let Some(program) = compile("daemon.c", "daemon", &[]) else { return };
+    let file = scratch().join("daemon-data");
+    for (variable, says) in [("LATCHWORK_STATS", ": mutex ("), ("LATCHWORK_CHECK", "lock-order inversion")] {
+        let mut command = Setting::new(default_mutex(), "glibc").command(&program);
+        let output = watch(command.arg(&file).env(variable, "1"), variable);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "data\n", "{variable}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(says), "{variable}: {output:?}");
+        assert!(output.status.success(), "{variable}: {}", output.status);
+    }
+}
+
 /// A thread throws the first exception of the process while another one loads a library, and waits for the former.
 #[test]
 fn an_exception_while_a_library_is_loaded() {

@@ -49,6 +49,7 @@ use crate::families::{c11, cond};
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
+use crate::state::stderr;
 use crate::state::table::TABLE;
 use acquire::{acquire, attempt};
 use below::{BELOW, TRY_MUTEX, over};
@@ -103,7 +104,7 @@ pub(crate) fn install(
         let _ = write!(line, "latchwork: no profile in ");
         line.bytes(directory);
         let _ = writeln!(line, ": {why}");
-        line.write_to(libc::STDERR_FILENO);
+        stderr::write(line.as_bytes());
         return false;
     }
     session::begin();

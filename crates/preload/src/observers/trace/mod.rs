@@ -23,6 +23,7 @@ use crate::families::{cond, mutex};
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
+use crate::state::stderr;
 use crate::state::table::{Slot, TABLE, Table};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -61,7 +62,7 @@ pub(crate) fn install(
         let _ = write!(line, "latchwork: no trace in ");
         line.bytes(directory);
         let _ = writeln!(line, ": {why}");
-        line.write_to(libc::STDERR_FILENO);
+        stderr::write(line.as_bytes());
         return false;
     }
     BELOW.copy_from(&TABLE);
