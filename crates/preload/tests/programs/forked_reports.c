@@ -2,7 +2,7 @@
    all of them, and costs a child no wait for a thread that it does not have. */
 #include "check.h"
 
-enum { CHILDREN = 20, MISTAKES = 70 };
+enum { CHILDREN = 12, MISTAKES = 24 };
 static pthread_mutex_t locks[MISTAKES][2], a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
 static int made;
 
