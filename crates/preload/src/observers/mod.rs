@@ -6,7 +6,7 @@
 //! | [`foreign`] | the locks of `latchwork.h`, for the checks and the profile; names |
 //! | [`profile`] | contention: waits, and who caused them. It is a layer as well |
 //! | [`trace`] | every lock call, for `latchwork record`. It is a layer, too |
-//! | [`names`] | nothing: what the two recorders share |
+//! | [`names`], [`clocks`] | nothing: what the two recorders share |
 //! | [`statistics`] | how many objects and calls there were: it reports what the families have counted |
 //!
 //! Statistics are counted within the families and not by a layer over the table, because only the family sees whether the
@@ -28,6 +28,7 @@ macro_rules! layer {
 }
 
 pub(crate) mod check;
+mod clocks;
 mod foreign;
 mod names;
 pub(crate) mod profile;

@@ -5,37 +5,21 @@
 //! counter has a constant rate, and is the same on all processors. Otherwise, and on other architectures, it is
 //! `clock_gettime`.
 //!
-//! The counter's rate is measured when a recording begins: over the time since the start of the process, at least
-//! [`BASELINE`]. Durations are right to one part in some thousand. The clock is not corrected later, so in a long recording
-//! it may differ from `CLOCK_MONOTONIC` by that part.
+//! The counter's rate is measured when a recording begins: over the time since the start of the process, and no less than
+//! [`passed_since`] says. Durations are right to one part in some thousand. The clock is not corrected later, so in a long
+//! recording it may differ from `CLOCK_MONOTONIC` by that part.
 
+use super::super::clocks::{Moment, both, counter, passed_since};
 use crate::state::kernel;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use latchwork::machine::{Clock, Machine, Native};
 use libc::timespec;
-
-/// The shortest time over which the rate is measured, in nanoseconds: a reading of both clocks is right to some 50 ns.
-const BASELINE: u64 = 200_000;
 
 /// A moment on both clocks.
 static TICKS: AtomicU64 = AtomicU64::new(0);
 static NANOS: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds of a tick, times 2^32; 0: `clock_gettime` is the clock.
 static RATE: AtomicU64 = AtomicU64::new(0);
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn ticks() -> u64 {
-    // SAFETY: each x86-64 processor has the instruction. A process for which the kernel has switched it off has another clock
-    // source, or has called prctl(PR_SET_TSC), which the C library's clock_gettime would not survive either.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn ticks() -> u64 {
-    0
-}
 
 /// The time. A thread may read a value that is some nanoseconds smaller than what another thread has read before.
 #[inline(always)]
@@ -44,7 +28,7 @@ pub(super) fn now() -> u64 {
     if rate == 0 {
         return Native::now(Clock::Monotonic);
     }
-    let since = ticks().saturating_sub(TICKS.load(Relaxed));
+    let since = counter().saturating_sub(TICKS.load(Relaxed));
     NANOS.load(Relaxed).wrapping_add(((u128::from(since) * u128::from(rate)) >> 32) as u64)
 }
 
@@ -56,22 +40,10 @@ pub(super) fn cpu_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Both clocks at nearly the same moment: the best of some attempts.
-fn both() -> (u64, u64) {
-    let attempt = |_| {
-        let before = ticks();
-        let nanos = Native::now(Clock::Monotonic);
-        let after = ticks();
-        (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), nanos)
-    };
-    let (_, ticks, nanos) = (0..8).map(attempt).min().unwrap_or_default();
-    (ticks, nanos)
-}
-
 /// While the process starts.
 pub(super) fn prepare() {
     if cfg!(target_arch = "x86_64") {
-        let (ticks, nanos) = both();
+        let Moment { ticks, nanos } = both(counter);
         TICKS.store(ticks, Relaxed);
         NANOS.store(nanos, Relaxed);
     }
@@ -79,16 +51,11 @@ pub(super) fn prepare() {
 
 /// Before a recording begins. No thread reads the clock meanwhile.
 pub(super) fn calibrate() {
-    let first = (TICKS.load(Relaxed), NANOS.load(Relaxed));
-    if first.0 == 0 || !kernel_uses_counter() {
+    let first = Moment { ticks: TICKS.load(Relaxed), nanos: NANOS.load(Relaxed) };
+    if first.ticks == 0 || !kernel_uses_counter() {
         return RATE.store(0, Relaxed);
     }
-    let mut last = both();
-    while last.1.saturating_sub(first.1) < BASELINE {
-        core::hint::spin_loop();
-        last = both();
-    }
-    let (ticks, nanos) = (last.0.saturating_sub(first.0), last.1 - first.1);
+    let Moment { ticks, nanos } = passed_since(first, counter);
     let rate = (u128::from(nanos) << 32).checked_div(u128::from(ticks)).unwrap_or(0);
     // From a tenth of a gigahertz to sixteen.
     RATE.store(if (1 << 28..10 << 32).contains(&rate) { rate as u64 } else { 0 }, Relaxed);

@@ -4,6 +4,7 @@
 //! there for the first time: if the disk is full, the record is dropped, and the process does not die of SIGBUS. The
 //! descriptor is closed as soon as the file is mapped, because programs close descriptors that they do not know.
 
+use super::super::clocks::both;
 use super::stream;
 use crate::state::kernel;
 use crate::state::line::Line;
@@ -189,7 +190,8 @@ fn describe(base: *mut u8, about: &About) {
         let header: *mut Header = base.cast();
         (*header).pid = libc::getpid() as u32;
         (*header).forked = u32::from(about.forked);
-        ((*header).started_ticks, (*header).started) = stream::both();
+        let started = both(stream::ticks);
+        ((*header).started_ticks, (*header).started) = (started.ticks, started.nanos);
         (*header).long = about.long;
         (*header).chunk_capacity = CAPACITY.load(Relaxed) as u32;
         let copy = |to: &mut [u8], from: &[u8]| {

@@ -17,6 +17,7 @@
 //!
 //! No value with a destructor lives across a call below, because the thread may be cancelled there.
 
+use super::clocks::{Moment, both};
 use super::names::Names;
 use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{cond, mutex};
@@ -111,7 +112,7 @@ pub(crate) fn begin() {
         header.empty_gap.store(gap, Relaxed);
         header.empty_release.store(release, Relaxed);
     }
-    let per_ms = stream::ticks_per_ms((header.started_ticks, header.started));
+    let per_ms = stream::ticks_per_ms(Moment { ticks: header.started_ticks, nanos: header.started });
     stream::set_window(per_ms, WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
 }
 
@@ -150,9 +151,9 @@ static DESTRUCTOR: extern "C" fn() = ended;
 extern "C" fn ended() {
     if file::is_open() {
         let header = file::header();
-        let (ticks, nanos) = stream::both();
-        header.ended_ticks.store(ticks, Relaxed);
-        header.ended.store(nanos, Relaxed);
+        let ended = both(ticks);
+        header.ended_ticks.store(ended.ticks, Relaxed);
+        header.ended.store(ended.nanos, Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The stream of a thread's events, and the clock.
 
+use super::super::clocks::{self, Moment, passed_since};
 use super::{file, objects};
 use crate::state::memory::quietly;
 use core::cell::UnsafeCell;
@@ -59,37 +60,12 @@ static COUNTER: AtomicBool = AtomicBool::new(false);
 /// The clock: see [`latchwork_recording::trace`].
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    if COUNTER.load(Relaxed) {
-        // SAFETY: every x86-64 processor has the instruction.
-        return unsafe { core::arch::x86_64::_rdtsc() };
-    }
-    Native::now(Clock::Monotonic)
+    if COUNTER.load(Relaxed) { clocks::counter() } else { Native::now(Clock::Monotonic) }
 }
-
-/// Both clocks at nearly the same moment, ticks and nanoseconds of `CLOCK_MONOTONIC`: the best of some attempts.
-pub(super) fn both() -> (u64, u64) {
-    let attempt = |_| {
-        let before = ticks();
-        let nanos = Native::now(Clock::Monotonic);
-        let took = ticks().saturating_sub(before);
-        (took, before + took / 2, nanos)
-    };
-    let (_, ticks, nanos) = (0..8).map(attempt).min().unwrap_or_default();
-    (ticks, nanos)
-}
-
-/// The shortest time over which the counter's rate is measured, in nanoseconds: a reading of both clocks is right to some 50 ns.
-const BASELINE: u64 = 200_000;
 
 /// How many ticks a millisecond has, measured from an earlier moment on both clocks on.
-pub(super) fn ticks_per_ms(from: (u64, u64)) -> u64 {
-    let mut to = both();
-    while to.1.saturating_sub(from.1) < BASELINE {
-        core::hint::spin_loop();
-        to = both();
-    }
-    let (ticks, nanos) = (to.0.saturating_sub(from.0), to.1 - from.1);
+pub(super) fn ticks_per_ms(from: Moment) -> u64 {
+    let Moment { ticks, nanos } = passed_since(from, self::ticks);
     // From one gigahertz to five.
     ((u128::from(ticks) * 1_000_000 / u128::from(nanos)) as u64).clamp(1_000_000, 5_000_000)
 }
