@@ -23,7 +23,7 @@ mod bytes;
 mod estimates;
 mod file;
 pub mod model;
-mod places;
+pub(crate) mod places;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -178,6 +178,10 @@ pub struct Thread {
     pub depth: AtomicU32,
     /// Events that there was no room for.
     pub dropped: AtomicU64,
+    /// [`Module::replaced`] of the last module that took the place of another one before the stack was captured; 0: none had.
+    pub replaced: AtomicU32,
+    /// For alignment.
+    pub spare: u32,
     /// The stack of its first call: return addresses, the innermost first.
     pub frames: [AtomicU64; FRAMES],
 }
@@ -187,7 +191,7 @@ pub struct Thread {
 pub struct Object {
     /// 1 if the record is complete.
     pub state: AtomicU32,
-    /// One of [`kind`](crate::layout::kind).
+    /// One of [`kind`](crate::layout::kind). With [`GONE`] if the library that has it was unloaded.
     pub kind: AtomicU32,
     /// Where it lies.
     pub address: AtomicU64,
@@ -195,9 +199,16 @@ pub struct Object {
     pub is_static: AtomicU32,
     /// Return addresses in use of `frames`.
     pub depth: AtomicU32,
+    /// As [`Thread::replaced`].
+    pub replaced: AtomicU32,
+    /// For alignment.
+    pub spare: u32,
     /// Where it was initialised, or else first used: return addresses, the innermost first.
     pub frames: [AtomicU64; FRAMES],
 }
+
+/// In [`Object::kind`]: another object may lie at the address now.
+pub const GONE: u32 = 1 << 31;
 
 /// A file that is mapped as code or as data.
 #[repr(C)]
@@ -212,6 +223,11 @@ pub struct Module {
     pub end: AtomicU64,
     /// What to subtract from an address in memory to have the address in the file.
     pub bias: AtomicU64,
+    /// How many modules had taken the place of another one, which was unloaded before, when this record was made; this one is
+    /// among them.
+    pub replaced: AtomicU32,
+    /// For alignment.
+    pub spare: u32,
     /// The build id.
     pub build_id: [AtomicU8; 32],
     /// The path, with a zero behind it; empty for the program itself.

@@ -9,10 +9,11 @@
 //! switched away involuntarily meanwhile, the time in the gap counts as *preempted*; otherwise the thread *slept*, in a
 //! system call that the recorder does not see.
 
+use crate::reader::places::Places;
 use crate::reader::{Class, Counters, Kind, Module, Recording};
 use crate::trace::{
-    self, CHUNK_EVENTS, CHUNKS_AT, Chunk, FRAMES, Header, MAGIC, MODULES, MODULES_AT, NO_OBJECT, OBJECT_BITS,
-    OBJECTS, OBJECTS_AT, Object, THREADS, THREADS_AT, Thread, clock, op, unpack,
+    self, CHUNK_EVENTS, CHUNKS_AT, Chunk, FRAMES, GONE, Header, MAGIC, MODULES, MODULES_AT, NO_OBJECT,
+    OBJECT_BITS, OBJECTS, OBJECTS_AT, Object, THREADS, THREADS_AT, Thread, clock, op, unpack,
 };
 use crate::trace_file::{Error, Step};
 use std::collections::{BTreeMap, HashMap};
@@ -118,8 +119,9 @@ impl Raw {
         named.pid = header.u32(offset_of!(Header, pid));
         named.executable =
             PathBuf::from(OsString::from_vec(header.text(offset_of!(Header, executable), 1024)));
-        named.modules = modules(&file, &header)?;
-        let (objects, which) = objects(&file, &header, &mut named)?;
+        let places = Places::new(modules(&file, &header)?);
+        named.modules = places.modules();
+        let (objects, which) = objects(&file, &header, &places, &mut named)?;
         let ticks = |at| f64::from(header.u32(at)) * nanos_per_tick;
         let mut raw = Raw {
             pid: named.pid,
@@ -136,7 +138,14 @@ impl Raw {
         };
         let is_condvar =
             raw.objects.iter().map(|class| raw.named.classes[*class].kind == Kind::Condvar).collect();
-        let reader = Reader { file: &file, header: &header, nanos_per_tick, which: &which, is_condvar };
+        let reader = Reader {
+            file: &file,
+            header: &header,
+            places: &places,
+            nanos_per_tick,
+            which: &which,
+            is_condvar,
+        };
         reader.threads(&mut raw)?;
         Ok(raw)
     }
@@ -173,7 +182,7 @@ fn now() -> (u64, u64) {
     (nanos, nanos)
 }
 
-fn modules(file: &File, header: &Bytes) -> Result<Vec<Module>, Error> {
+fn modules(file: &File, header: &Bytes) -> Result<Vec<(Module, u16)>, Error> {
     type Of = trace::Module;
     let count = (header.u32(offset_of!(Header, modules)) as usize).min(MODULES);
     let mut found = Vec::new();
@@ -182,13 +191,14 @@ fn modules(file: &File, header: &Bytes) -> Result<Vec<Module>, Error> {
         if record.u32(offset_of!(Of, state)) == 1 {
             let at = offset_of!(Of, build_id);
             let length = (record.u32(offset_of!(Of, build_id_length)) as usize).min(32);
-            found.push(Module {
+            let module = Module {
                 path: PathBuf::from(OsString::from_vec(record.text(offset_of!(Of, path), 960))),
                 build_id: record.0[at..at + length].to_vec(),
                 start: record.u64(offset_of!(Of, start)),
                 end: record.u64(offset_of!(Of, end)),
                 bias: record.u64(offset_of!(Of, bias)),
-            });
+            };
+            found.push((module, record.u32(offset_of!(Of, replaced)) as u16));
         }
     }
     Ok(found)
@@ -198,6 +208,7 @@ fn modules(file: &File, header: &Bytes) -> Result<Vec<Module>, Error> {
 fn objects(
     file: &File,
     header: &Bytes,
+    places: &Places,
     named: &mut Recording,
 ) -> Result<(Vec<usize>, HashMap<u32, u32>), Error> {
     type Of = Object;
@@ -206,14 +217,17 @@ fn objects(
     let mut known: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
     for index in 0..count {
         let record = Bytes::read(file, OBJECTS_AT + index * size_of::<Of>(), size_of::<Of>())?;
-        let number = record.u32(offset_of!(Of, kind));
+        let number = record.u32(offset_of!(Of, kind)) & !GONE;
+        let replaced = record.u32(offset_of!(Of, replaced)) as u16;
         let Some(kind) = Kind::new(number) else { continue };
         if record.u32(offset_of!(Of, state)) != 1 {
             continue;
         }
         let is_static = record.u32(offset_of!(Of, is_static)) == 1;
         let address = if is_static { record.u64(offset_of!(Of, address)) } else { 0 };
-        let frames = record.frames(record.u32(offset_of!(Of, depth)) as usize, offset_of!(Of, frames));
+        let address = places.move_address(address, address, replaced);
+        let depth = record.u32(offset_of!(Of, depth)) as usize;
+        let frames = places.move_frames(record.frames(depth, offset_of!(Of, frames)), replaced);
         let key = (number, address, if is_static { Vec::new() } else { frames.clone() });
         let class = *known.entry(key).or_insert_with(|| {
             named.stacks.push(frames);
@@ -242,6 +256,7 @@ fn objects(
 struct Reader<'a> {
     file: &'a File,
     header: &'a Bytes,
+    places: &'a Places,
     nanos_per_tick: f64,
     /// From the index in the file to that in [`Raw::objects`].
     which: &'a HashMap<u32, u32>,
@@ -259,9 +274,10 @@ impl Reader<'_> {
             if record.u32(offset_of!(Of, state)) != 1 {
                 continue;
             }
-            raw.named
-                .stacks
-                .push(record.frames(record.u32(offset_of!(Of, depth)) as usize, offset_of!(Of, frames)));
+            let depth = record.u32(offset_of!(Of, depth)) as usize;
+            let frames = record.frames(depth, offset_of!(Of, frames));
+            let replaced = record.u32(offset_of!(Of, replaced)) as u16;
+            raw.named.stacks.push(self.places.move_frames(frames, replaced));
             let start = record.u64(offset_of!(Of, started)).saturating_sub(started);
             let mut divider = Divider::new(self);
             self.events(record.u32(offset_of!(Of, first)), index as u32, &mut divider)?;

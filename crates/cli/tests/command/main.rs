@@ -18,6 +18,7 @@ mod sanitizers;
 mod server;
 mod statistics;
 mod tune;
+mod unloaded;
 
 /// The command that was just built.
 const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork");

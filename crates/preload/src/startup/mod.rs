@@ -11,6 +11,7 @@
 //! | [`fork`] | the fork handlers |
 //! | [`live`] | the signal with which an observer switches the recorder on and off |
 //! | [`keys`] | thread-specific keys, of which this library needs one |
+//! | [`unload`] | `dlclose`, for the recorders |
 //! | [`deep`] | a warning about libraries that bind past this one |
 //!
 //! Set-up runs in a constructor, or at the first pthread call if that comes earlier. So nothing in it allocates, calls a
@@ -44,6 +45,7 @@ mod locks;
 #[cfg(versioned)]
 mod near;
 mod only;
+mod unload;
 #[cfg(versioned)]
 mod unwind;
 

@@ -206,9 +206,7 @@ impl Reader {
             let depth = usize::from(get!(record, Of, depth, u16)).min(FRAMES);
             let replaced = get!(record, Of, replaced, u16);
             let frame = |frame| u64_at(record, offset_of!(Of, frames) + 8 * frame);
-            // The call is before the address, which may be the first one behind the module.
-            let moved = |address: u64| places.move_address(address, address.wrapping_sub(1), replaced);
-            (0..depth).map(frame).map(moved).collect()
+            places.move_frames((0..depth).map(frame).collect(), replaced)
         };
         let mut stacks: Vec<_> = self.records(layout::STACKS).map(one).collect();
         // Index 0 is there even in a file without stacks.

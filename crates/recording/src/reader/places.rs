@@ -5,7 +5,7 @@
 
 use super::model::Module;
 
-pub(super) struct Places(Vec<Place>);
+pub(crate) struct Places(Vec<Place>);
 
 struct Place {
     module: Module,
@@ -16,7 +16,7 @@ struct Place {
 }
 
 impl Places {
-    pub(super) fn new(modules: Vec<(Module, u16)>) -> Self {
+    pub(crate) fn new(modules: Vec<(Module, u16)>) -> Self {
         let distance = |(module, replaced): &(Module, u16)| {
             let is_later = modules.iter().any(|(other, before)| {
                 before < replaced && other.start < module.end && module.start < other.end
@@ -30,7 +30,7 @@ impl Places {
     }
 
     /// The modules, each at a place of its own.
-    pub(super) fn modules(&self) -> Vec<Module> {
+    pub(crate) fn modules(&self) -> Vec<Module> {
         let moved = |place: &Place| {
             let mut module = place.module.clone();
             for address in [&mut module.start, &mut module.end, &mut module.bias] {
@@ -43,10 +43,16 @@ impl Places {
 
     /// Where the address of a record is now that has this [`replaced`](crate::layout::Stack::replaced), in the module that has
     /// the address `inside`.
-    pub(super) fn move_address(&self, address: u64, inside: u64, replaced: u16) -> u64 {
+    pub(crate) fn move_address(&self, address: u64, inside: u64, replaced: u16) -> u64 {
         let all = || self.0.iter().filter(|place| (place.module.start..place.module.end).contains(&inside));
         let there = all().filter(|place| place.replaced <= replaced).max_by_key(|place| place.replaced);
         let place = there.or_else(|| all().min_by_key(|place| place.replaced));
         address.wrapping_add(place.map_or(0, |place| place.distance))
+    }
+
+    /// The same for return addresses. The call is before the address, which may be the first one behind the module.
+    pub(crate) fn move_frames(&self, frames: Vec<u64>, replaced: u16) -> Vec<u64> {
+        let moved = |address: u64| self.move_address(address, address.wrapping_sub(1), replaced);
+        frames.into_iter().map(moved).collect()
     }
 }

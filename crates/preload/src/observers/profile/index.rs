@@ -82,6 +82,13 @@ impl<const SLOTS: usize> Index<SLOTS> {
         Err(free)
     }
 
+    /// All indexes. Those that are inserted or removed meanwhile may be left out.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
+        // (A) pairs with the store in `insert`: the record is complete.
+        let values = self.slots.iter().map(|slot| slot.load(Acquire));
+        values.filter(|value| !matches!(*value, EMPTY | REMOVED)).map(|value| value - 1)
+    }
+
     /// The index for which `is` says yes.
     #[inline]
     pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {

@@ -2,7 +2,7 @@
 
 use super::calls::Call;
 use super::threads::{self, Local};
-use super::{filter, objects};
+use super::{filter, modules, objects};
 use libc::c_int;
 
 /// An `init` call of a lock: the lock is a new one if the call succeeds.
@@ -27,10 +27,11 @@ pub(super) fn made(call: Call, is_simple: bool) {
     if let Some(local) = &mut threads::current() {
         objects::prefetch(address);
         local.shared.entries.prefetch(address);
+        let module = modules::replaced_at(address);
         let birth = local.stacks.capture_birth();
         end(local, address, objects::retire);
         let filter = filter::value(address);
-        if let Some(found) = objects::make(kind, address, birth)
+        if let Some(found) = objects::make(kind, address, module, birth)
             && is_simple
         {
             // Most probably this thread uses the object first.
@@ -53,6 +54,14 @@ pub(in crate::observers) fn named(address: usize) {
             local.empty(entry);
         }
         end(local, address, objects::forget);
+    }
+}
+
+/// The program may have unloaded a library, with locks in its data.
+pub(crate) fn unloaded() {
+    if let Some(local) = &mut threads::current() {
+        modules::unloaded();
+        objects::retire_unloaded(|address| end(local, address, objects::retire));
     }
 }
 

@@ -58,6 +58,7 @@ use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{c_int, clockid_t, timespec};
+pub(crate) use lifetimes::unloaded;
 use lifetimes::{destroy, gone, init};
 use release::release;
 

@@ -18,9 +18,29 @@ pub(super) fn replaced() -> u16 {
     REPLACED.load(Relaxed).min(u16::MAX.into()) as u16
 }
 
-/// Whether a module has this address. Gives the module a record.
-pub(super) fn contains(address: usize) -> bool {
-    !around(address).is_empty()
+/// How often the program has unloaded a library, or a module has been found in the place of another one.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// See [`CHANGES`]. What a thread remembers of code at an address is right while this stays the same.
+#[inline(always)]
+pub(super) fn changes() -> u32 {
+    CHANGES.load(Relaxed)
+}
+
+/// The program may have unloaded a library.
+pub(super) fn unloaded() {
+    CHANGES.fetch_add(1, Relaxed);
+}
+
+/// If a module has this address: the [`replaced`](Module::replaced) of its record. Gives the module a record.
+pub(super) fn replaced_at(address: usize) -> Option<u16> {
+    let module = of(address)?;
+    Some(note(&module).map_or(0, |index| record::<Module>(index).replaced.load(Relaxed)))
+}
+
+/// Whether a module has this address now.
+pub(super) fn is_loaded(address: usize) -> bool {
+    of(address).is_some()
 }
 
 /// The addresses of the module that has this one; none: no module has it. Gives the module a record.
@@ -30,8 +50,8 @@ pub(super) fn around(address: usize) -> Range<usize> {
     module.start..module.end
 }
 
-/// Gives the module a record, if it has none.
-fn note(module: &Object) {
+/// Gives the module a record, if it has none. `None`: there is no room.
+fn note(module: &Object) -> Option<u32> {
     let is = |index| {
         let known = record::<Module>(index);
         // SAFETY: the module's code is running or its data in use, so it stays loaded meanwhile.
@@ -62,7 +82,7 @@ fn note(module: &Object) {
         Some(index)
     };
     let discard = |index| record::<Module>(index).state.store(0, Relaxed);
-    BY_START.find_or_insert(mix(module.start as u64), is, make, discard);
+    BY_START.find_or_insert(mix(module.start as u64), is, make, discard)
 }
 
 /// Whether the record is that of the module: of the same file, at the same place.
@@ -105,6 +125,7 @@ fn replace(module: &Object, index: u32) {
             && BY_START.remove(mix(start), before)
         {
             REPLACED.fetch_add(1, Relaxed);
+            CHANGES.fetch_add(1, Relaxed);
         }
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! An object has a record from its first use, or its `init` call, until its `destroy` call. Then its counters are added to
 //! its class and the record serves another object. If the program frees an object without a `destroy` call, the record stays,
-//! and the recorder takes the next object of the same kind at that address for the same object.
+//! and the recorder takes the next object of the same kind at that address for the same object. Objects in the data of a library go
+//! with the library ([`retire_unloaded`]).
 //!
 //! If there is no record left, an object's calls are counted in its class only.
 
-use super::file::{append, is_full, record};
+use super::file::{append, header, is_full, record};
 use super::filter;
 use super::index::{Index, mix};
 use super::modules;
@@ -63,12 +64,14 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
         // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
         retire_record(address, index);
     }
-    make(kind, address, birth())
+    let module = modules::replaced_at(address);
+    make(kind, address, module, birth())
 }
 
-/// The records of an object that has none.
-pub(super) fn make(kind: u32, address: usize, birth: u32) -> Option<Found> {
-    let class = class_of(kind, birth, address)?;
+/// The records of an object that has none. `module` is what [`modules::replaced_at`] said before the stack `birth` was captured: so
+/// the stack knows the module that the object lies in.
+pub(super) fn make(kind: u32, address: usize, module: Option<u16>, birth: u32) -> Option<Found> {
+    let class = class_of(kind, birth, address, module)?;
     let make = || {
         let index = take_free().or_else(|| append::<Object>(1))?;
         let object = record::<Object>(index);
@@ -99,14 +102,19 @@ pub(super) fn make(kind: u32, address: usize, birth: u32) -> Option<Found> {
 }
 
 /// The class of objects of this kind that are first used at this stack.
-fn class_of(kind: u32, birth: u32, address: usize) -> Option<u32> {
+fn class_of(kind: u32, birth: u32, address: usize, module: Option<u16>) -> Option<u32> {
     let name = latchwork_check::name_of(address);
-    let address = if modules::contains(address) { address as u64 } else { 0 };
+    let address = if module.is_some() { address as u64 } else { 0 };
+    // Whether the class is not that of an object of another module, which lay here before this one.
+    let is_of_module = |class: &Class| {
+        let first = class.birth.load(Relaxed);
+        first == 0 || Some(record::<Stack>(first).replaced.load(Relaxed)) >= module
+    };
     let is = |index| {
         let class = record::<Class>(index);
         class.kind.load(Relaxed) == kind
             && class.address.load(Relaxed) == address
-            && (address != 0 || class.birth.load(Relaxed) == birth)
+            && if address != 0 { is_of_module(class) } else { class.birth.load(Relaxed) == birth }
             && match &name {
                 None => class.name[0].load(Relaxed) == 0,
                 Some(name) => class.name.iter().zip(name).all(|(is, byte)| is.load(Relaxed) == *byte),
@@ -145,6 +153,22 @@ pub(super) fn forget(address: usize) {
             record::<Class>(object.class.load(Relaxed)).instances.fetch_sub(1, Relaxed);
         }
         retire_record(address, index);
+    }
+}
+
+/// Calls `retire` with each object in the data of a library that is not loaded any more.
+pub(super) fn retire_unloaded(mut retire: impl FnMut(usize)) {
+    let classes = header().sections[CLASSES].count.load(Relaxed);
+    for index in BY_ADDRESS.indexes() {
+        let object = record::<Object>(index);
+        let address = object.address.load(Relaxed) as usize;
+        // Another thread may retire the object meanwhile: then its class may be any number.
+        let class = object.class.load(Relaxed);
+        let is_static =
+            class < classes && record::<Class>(class).address.load(Relaxed) == address as u64 && address != 0;
+        if is_static && !modules::is_loaded(address) {
+            retire(address);
+        }
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) struct Cache {
     /// Stacks that were found here and are not in the header yet.
     found: u32,
     own_stack: OwnStack,
-    /// [`modules::replaced`] when the stacks were captured.
-    replaced: u16,
+    /// [`modules::changes`] when the stacks were captured.
+    changes: u32,
     /// Whether the thread is capturing a stack. A signal handler that interrupts it gets none.
     busy: bool,
 }
@@ -133,11 +133,11 @@ impl Cache {
         stack
     }
 
-    /// Forgets all stacks if a module has taken the place of another one: the same addresses may be other functions now.
+    /// Forgets all stacks if a library was unloaded: the same addresses may be other functions now.
     #[inline(always)]
     fn forget_replaced(&mut self) {
-        if self.replaced != modules::replaced() {
-            self.replaced = modules::replaced();
+        if self.changes != modules::changes() {
+            self.changes = modules::changes();
             self.stacks.iter_mut().flatten().for_each(|known| {
                 (known.sp, known.count, known.whole) = (0, 0, false);
             });

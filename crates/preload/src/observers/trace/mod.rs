@@ -124,6 +124,13 @@ const COSTS: [fn(&Header) -> &AtomicU32; 4] = [
     |header| &header.clock_cost,
 ];
 
+/// The program may have unloaded a library.
+pub(crate) fn unloaded() {
+    if file::is_open() {
+        objects::unloaded();
+    }
+}
+
 /// In a forked child, which has one thread: it gets a file of its own.
 pub(crate) fn after_fork() {
     if !file::is_open() {

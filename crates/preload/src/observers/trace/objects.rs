@@ -2,7 +2,7 @@
 //!
 //! An object keeps its record for ever: one that is destroyed, and another one of the same kind that is made at the same
 //! address, count as one. They never exist at the same time, so a replay does not confuse them; but the second has the name of
-//! the first.
+//! the first. Only objects in the data of a library are told apart from those of the next library that lies there.
 
 use super::file;
 use crate::state::unwind::{self, modules};
@@ -50,6 +50,7 @@ fn make(kind: u32, address: usize) -> Option<u32> {
     object.address.store(address as u64, Relaxed);
     object.is_static.store(u32::from(modules::of(address).is_some_and(|module| note(&module))), Relaxed);
     object.depth.store(capture(&object.frames), Relaxed);
+    object.replaced.store(replaced(), Relaxed);
     object.state.store(1, Release);
     for slot in slots(address) {
         // (A) publishes the record.
@@ -65,6 +66,18 @@ fn make(kind: u32, address: usize) -> Option<u32> {
     }
     object.state.store(0, Relaxed);
     None
+}
+
+/// The program may have unloaded a library: an object in its data is gone, and the next one at this address is another one.
+pub(super) fn unloaded() {
+    // (A) pairs with the exchange in `make`: the record is complete.
+    for index in TABLE.iter().filter_map(|slot| slot.load(Acquire).checked_sub(1)) {
+        let object = file::object(index);
+        let address = object.address.load(Relaxed) as usize;
+        if object.is_static.load(Relaxed) == 1 && modules::of(address).is_none() {
+            object.kind.fetch_or(GONE, Relaxed);
+        }
+    }
 }
 
 /// Captures the calling thread's stack, without the frames of this library. Returns how many frames there are.
@@ -85,12 +98,28 @@ pub(super) fn capture(frames: &[AtomicU64; FRAMES]) -> u32 {
     depth as u32
 }
 
+/// How many modules have taken the place of another one, which was unloaded before. At most 65,535 are told apart.
+static REPLACED: AtomicU32 = AtomicU32::new(0);
+
+/// See [`REPLACED`].
+pub(super) fn replaced() -> u32 {
+    REPLACED.load(Relaxed).min(u16::MAX.into())
+}
+
 /// Gives a module a record, if it has none. Returns whether it has one. Two threads may make two records of one module, which
 /// does no harm.
 fn note(module: &modules::Object) -> bool {
-    let known = (file::header().modules.load(Relaxed) as usize).min(MODULES) as u32;
-    if (0..known).any(|index| file::module(index).start.load(Acquire) == module.start as u64) {
-        return true;
+    let count = (file::header().modules.load(Relaxed) as usize).min(MODULES) as u32;
+    // The last one that was here is here still, or was unloaded.
+    let overlaps = |known: &&Module| {
+        (known.start.load(Acquire) as usize) < module.end && module.start < known.end.load(Relaxed) as usize
+    };
+    if let Some(known) = (0..count).rev().map(file::module).find(overlaps) {
+        // SAFETY: the module's code is running or its data in use, so it stays loaded meanwhile.
+        if unsafe { is_same(known, module) } {
+            return true;
+        }
+        REPLACED.fetch_add(1, Relaxed);
     }
     let Some(index) = file::new_module() else { return false };
     let record = file::module(index);
@@ -109,12 +138,34 @@ fn note(module: &modules::Object) -> bool {
         }
     }
     record.end.store(module.end as u64, Relaxed);
+    record.replaced.store(replaced(), Relaxed);
     record.state.store(1, Relaxed);
     record.start.store(module.start as u64, Release);
     true
 }
 
+/// Whether the record is that of the module: of the same file, at the same place.
+///
+/// # Safety
+///
+/// The module is loaded.
+unsafe fn is_same(known: &Module, module: &modules::Object) -> bool {
+    if (known.start.load(Relaxed), known.end.load(Relaxed)) != (module.start as u64, module.end as u64) {
+        return false;
+    }
+    // SAFETY: the caller's module is loaded.
+    let (id, name) = unsafe { (modules::build_id(module, module.bias()), module.name()) };
+    let (id, length) = (id.unwrap_or(&[]), known.build_id_length.load(Relaxed) as usize);
+    if !id.is_empty() || length != 0 {
+        return id.len().min(known.build_id.len()) == length
+            && known.build_id.iter().zip(id).all(|(is, byte)| is.load(Relaxed) == *byte);
+    }
+    let path = &known.path[..known.path.len() - 1];
+    path.iter().zip(name.iter().chain(&[0])).all(|(is, byte)| is.load(Relaxed) == *byte)
+}
+
 /// Forgets all objects. In a forked child, which has one thread.
 pub(super) fn clear() {
+    REPLACED.store(0, Relaxed);
     TABLE.iter().for_each(|slot| slot.store(0, Relaxed));
 }

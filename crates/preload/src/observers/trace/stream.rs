@@ -118,6 +118,7 @@ fn make(stream: *mut Stream) -> Option<&'static mut Stream> {
         // SAFETY: the call takes nothing and always succeeds.
         thread.tid.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Relaxed);
         thread.depth.store(objects::capture(&thread.frames), Relaxed);
+        thread.replaced.store(objects::replaced(), Relaxed);
         thread.first.store(chunk + 1, Relaxed);
         thread.state.store(1, Release);
         let chunk = file::chunk(chunk);
