@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Error, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -59,5 +60,68 @@ impl Signals {
         // The record starts with the signal's number.
         let number = u32::from_ne_bytes(record[..4].try_into().expect("4 bytes"));
         i32::try_from(number).ok()
+    }
+}
+
+/// How many [`WithoutSigpipe`] there are that have found SIGPIPE's default action.
+static SIGPIPE_WAITS: AtomicUsize = AtomicUsize::new(0);
+
+/// As long as this lives, a reader that goes away (`| head`) does not end the process at once: the write fails, and the
+/// process can remove what it has made. [`failure::exit_status`](crate::failure::exit_status) then ends it by SIGPIPE.
+#[derive(Debug)]
+pub struct WithoutSigpipe {
+    was_default: bool,
+}
+
+impl WithoutSigpipe {
+    /// Ignores SIGPIPE. Children that std starts have the default action; see [`sigpipe_for_children`] for others.
+    #[expect(clippy::new_without_default, reason = "it changes the process")]
+    pub fn new() -> Self {
+        // SAFETY: a system call with plain arguments.
+        let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        let was_default = before == libc::SIG_DFL;
+        SIGPIPE_WAITS.fetch_add(usize::from(was_default), Relaxed);
+        Self { was_default }
+    }
+}
+
+impl Drop for WithoutSigpipe {
+    fn drop(&mut self) {
+        if self.was_default {
+            SIGPIPE_WAITS.fetch_sub(1, Relaxed);
+            // SAFETY: a system call with plain arguments.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        }
+    }
+}
+
+/// Whether SIGPIPE would end this process if a [`WithoutSigpipe`] did not keep it from that.
+pub(crate) fn sigpipe_waits() -> bool {
+    SIGPIPE_WAITS.load(Relaxed) > 0
+}
+
+/// What a program that this process starts shall do about SIGPIPE: what this process did before any [`WithoutSigpipe`].
+pub fn sigpipe_for_children() -> libc::sighandler_t {
+    if sigpipe_waits() {
+        return libc::SIG_DFL;
+    }
+    // SAFETY: plain data, for which zeroes are a value; the call writes it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action);
+        action.sa_sigaction
+    }
+}
+
+/// Ends this process as a closed pipe ends others.
+pub(crate) fn end_by_sigpipe() {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` makes the set that the other calls use.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(libc::SIGPIPE);
     }
 }

@@ -8,6 +8,7 @@ mod signals;
 
 use crate::profile::files;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::control::{self, AHEAD, Control, answer, request};
 use latchwork_recording::layout::VERSION;
 use latchwork_recording::reader::Recording;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after its end an observer may keep others out.
+const TAKEN_OVER: Duration = Duration::from_nanos(AHEAD).saturating_add(Duration::from_secs(5));
 /// How often the deadline is moved on. The process allows [`AHEAD`].
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
@@ -41,12 +44,15 @@ pub struct Session {
     heart: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     recording: bool,
+    /// Dropped after the directory was removed.
+    _pipe: WithoutSigpipe,
 }
 
 impl Session {
     /// Finds the process, and makes a directory for its recordings. Nothing is recorded yet.
     pub fn new(pid: u32) -> Result<Self> {
         let process = Process::find(pid)?;
+        let pipe = WithoutSigpipe::new();
         let mut last = None;
         for (parent, flag) in [("dev/shm", 0), ("tmp", control::IN_TMP)] {
             let number = random()? & !control::IN_TMP | flag;
@@ -62,6 +68,7 @@ impl Session {
                         heart: None,
                         stop: Arc::default(),
                         recording: false,
+                        _pipe: pipe,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -127,12 +134,27 @@ impl Session {
         }
         self.control.move_deadline();
         self.beat();
-        match self.ask(request::ON)? {
-            answer::ON => {
-                self.recording = true;
-                Ok(())
+        let begin = Instant::now();
+        loop {
+            match self.ask(request::ON)? {
+                answer::ON => {
+                    self.recording = true;
+                    return Ok(());
+                }
+                // An observer that was killed: its recording ends at its deadline, and the process takes another one.
+                answer::TAKEN if begin.elapsed() < TAKEN_OVER && !self.lives_observer() => {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                other => return Err(self.refused(other)),
             }
-            other => Err(self.refused(other)),
+        }
+    }
+
+    /// Whether the observer that has the process is there. One in another container may not seem to be; it moves its deadline on.
+    fn lives_observer(&self) -> bool {
+        match self.control.get().detail.load(Relaxed) {
+            0 => true,
+            observer => process::lives(observer),
         }
     }
 

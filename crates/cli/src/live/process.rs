@@ -55,6 +55,11 @@ impl Status {
     }
 }
 
+/// Whether there is such a process that has not ended.
+pub fn lives(pid: u32) -> bool {
+    Status::read(&format!("/proc/{pid}/status")).is_ok_and(|status| !matches!(status.state, 'Z' | 'X'))
+}
+
 fn has(mask: u64) -> bool {
     mask & 1 << (SIGNAL - 1) != 0
 }

@@ -3,6 +3,7 @@
 use super::files::Recordings;
 use crate::live::{Session, Signals};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output::say;
 use latchwork_recording::reader::Recording;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
     let mut session = Session::new(pid)?;
     session.on()?;
     let until = time.map_or_else(|| "until Ctrl-C".into(), |time| format!("for {} s", time.as_secs_f64()));
-    eprintln!("latchwork: recording process {pid} ({}) {until}", session.program());
+    say(&format!("latchwork: recording process {pid} ({}) {until}", session.program()));
     // A time that lies beyond the clock's end never comes.
     let end = time.and_then(|time| Instant::now().checked_add(time));
     loop {

@@ -1,6 +1,8 @@
 //! The files that a run recorded, one for each process.
 
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output::say;
+use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{Error, Recording};
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -12,6 +14,8 @@ use std::{env, process};
 pub struct Recordings {
     path: PathBuf,
     keep: bool,
+    /// Dropped after the directory was removed.
+    _pipe: WithoutSigpipe,
 }
 
 impl Recordings {
@@ -37,7 +41,7 @@ impl Recordings {
                 &"is not empty; name a new directory, because files of two runs would be taken for one",
             ));
         }
-        Ok(Self { path: absolute, keep: true })
+        Ok(Self { path: absolute, keep: true, _pipe: WithoutSigpipe::new() })
     }
 
     fn temporary() -> Result<Self> {
@@ -49,10 +53,11 @@ impl Recordings {
             ))
         };
         let absolute = parent.canonicalize().map_err(fail)?;
+        let pipe = WithoutSigpipe::new();
         for number in 0.. {
             let path = absolute.join(format!("latchwork-profile-{}-{number}", process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path, keep: false }),
+                Ok(()) => return Ok(Self { path, keep: false, _pipe: pipe }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fail(error)),
             }
@@ -95,7 +100,7 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
     match refused {
         Some(failure) if recordings.is_empty() => Err(failure),
         Some(failure) => {
-            eprintln!("latchwork: warning: {}", failure.message);
+            say(&format!("latchwork: warning: {}", failure.message));
             Ok(recordings)
         }
         None if recordings.is_empty() => Err(fail(

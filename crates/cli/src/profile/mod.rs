@@ -36,7 +36,6 @@ use latchwork_console::output;
 use model::Profile;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -108,7 +107,7 @@ pub fn profile(options: &Options) -> Result<i32> {
         let profile = join::join(&recorded);
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {
-            print(&terminal::text(&profile))?;
+            output::print(&terminal::text(&profile))?;
         }
         options.write(&profile)?;
         return Ok(0);
@@ -124,11 +123,13 @@ pub fn profile(options: &Options) -> Result<i32> {
         session::not_recorded(&options.command, status, &rest)
     })?;
     let profile = join::join(&found);
-    eprint!("\n{}", terminal::text(&profile));
+    let mut text = format!("\n{}", terminal::text(&profile));
     if let Some(kept) = &options.keep {
-        eprintln!("The recording is in {0}: latchwork profile --read {0}", kept.display());
+        text += &format!("The recording is in {0}: latchwork profile --read {0}\n", kept.display());
     }
+    let shown = output::print_to_stderr(&text);
     options.write(&profile)?;
+    shown?;
     Ok(status)
 }
 
@@ -152,11 +153,12 @@ impl Options {
                 "--pprof" => pprof::bytes(profile),
                 _ => folded::text(profile).into_bytes(),
             };
-            let written = match path.to_str() {
-                Some("-") => std::io::stdout().write_all(&content),
-                _ => fs::write(path, content),
-            };
-            written.map_err(|error| Failure::new(format!("{name} {}: {error}", path.display())))?;
+            if path == Path::new("-") {
+                output::print_bytes(&content)?;
+                continue;
+            }
+            fs::write(path, content)
+                .map_err(|error| Failure::new(format!("{name} {}: {error}", path.display())))?;
         }
         Ok(())
     }
@@ -166,11 +168,4 @@ impl Options {
 #[cfg(feature = "top")]
 pub fn page(profile: &Profile) -> String {
     html::text(profile)
-}
-
-/// A reader that has gone away (`| head`) ends this process by its signal, as other programs end.
-pub fn print(text: &str) -> Result<()> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::new(format!("standard output: {error}")))
 }

@@ -4,6 +4,8 @@
 use crate::program::{self, Obstacle};
 use crate::run::{self, Locks, Programs};
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
+use latchwork_console::output::say;
+use latchwork_console::signals::sigpipe_for_children;
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::mem::{MaybeUninit, zeroed};
@@ -30,7 +32,7 @@ pub fn environment(
         None => {}
         // The programs that it starts are recorded.
         Some(Obstacle::RunsWithout(why)) => {
-            eprintln!("latchwork: warning: {shown} cannot be recorded: {why}")
+            say(&format!("latchwork: warning: {shown} cannot be recorded: {why}"));
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
     }
@@ -74,12 +76,12 @@ fn start(command: &[OsString], environment: &[(&'static str, OsString)], signals
         child.env_remove(name);
     }
     child.envs(environment.iter().map(|(name, value)| (name, value)));
-    let (mask, pipe, on_child) = (signals.before, signals.pipe, signals.on_child);
+    let (mask, pipe, on_child) = (signals.before, sigpipe_for_children(), signals.on_child);
     // SAFETY: only system calls that are safe between fork and exec.
     unsafe {
         child.pre_exec(move || {
             // std sets this one to its default, and the program shall find it as this process did.
-            libc::sigaction(libc::SIGPIPE, &pipe, std::ptr::null_mut());
+            libc::signal(libc::SIGPIPE, pipe);
             libc::sigaction(libc::SIGCHLD, &on_child, std::ptr::null_mut());
             libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             Ok(())
@@ -108,7 +110,6 @@ fn ended(process: i32) -> Option<i32> {
 struct Signals {
     waited_for: libc::sigset_t,
     before: libc::sigset_t,
-    pipe: libc::sigaction,
     on_child: libc::sigaction,
 }
 
@@ -126,12 +127,12 @@ impl Signals {
             }
             libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
             let waited_for = set.assume_init();
-            let (pipe, on_child) = (disposition(libc::SIGPIPE), disposition(libc::SIGCHLD));
+            let on_child = disposition(libc::SIGCHLD);
             // Where it is ignored, the kernel forgets a child's status.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let mut before = MaybeUninit::uninit();
             libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, before.as_mut_ptr());
-            Self { waited_for, before: before.assume_init(), pipe, on_child }
+            Self { waited_for, before: before.assume_init(), on_child }
         }
     }
 

@@ -16,9 +16,9 @@ mod view;
 
 use crate::live::{Session, Signals};
 use crate::profile::attach::seconds;
-use crate::profile::print;
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output::{print, say};
 use sample::{Order, Watch};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &
             break;
         }
         if ended {
-            eprintln!("latchwork: process {} has ended", session.pid());
+            say(&format!("latchwork: process {} has ended", session.pid()));
             break;
         }
     }

@@ -4,6 +4,7 @@ use super::sample::{Order, Watch};
 use super::view::{Action, Key, View};
 use crate::live::{Session, Signals};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output::say;
 use ratatui_core::backend::{Backend, ClearType, WindowSize};
 use ratatui_core::buffer::Cell;
 use ratatui_core::layout::{Position, Size};
@@ -62,7 +63,7 @@ pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order
     };
     drop(raw);
     if ended {
-        eprintln!("latchwork: process {} has ended", session.pid());
+        say(&format!("latchwork: process {} has ended", session.pid()));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -249,5 +250,45 @@ fn top_prints_tables_and_json() {
     let ended = long.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "after {:?}: {}", begin.elapsed(), stderr(&ended));
     assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The directory of the observer, from the memory map of the process that it records.
+fn observers_directory(pid: &str) -> Option<String> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let start = maps.find("/dev/shm/latchwork-live-").or_else(|| maps.find("/tmp/latchwork-live-"))?;
+    Some(maps[start..].split(['/', '\n']).take(4).collect::<Vec<_>>().join("/"))
+}
+
+#[test]
+fn an_observer_that_is_gone_keeps_no_other_one_out() {
+    let directory = scratch("live-gone");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    let pid = running.pid();
+    for killed in [false, true] {
+        let mut top = latchwork();
+        top.args(["top", &pid, "--batch", "1000000", "--interval", "0.05"]);
+        let mut top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = top.stdout.take().unwrap();
+        out.read_exact(&mut [0; 4]).unwrap();
+        let observed = observers_directory(&pid).expect("the process is recorded");
+        if killed {
+            top.kill().unwrap();
+        }
+        // As `head` does.
+        drop(out);
+        let ended = top.wait_with_output().unwrap();
+        let signal = if killed { libc::SIGKILL } else { libc::SIGPIPE };
+        assert_eq!(ended.status.signal(), Some(signal), "{}", stderr(&ended));
+        assert!(killed || !fs::exists(&observed).unwrap(), "{observed}");
+        let next = output(&["profile", "--pid", &pid, "--seconds", "0.1"]);
+        assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
+        if killed {
+            // The process itself removes the directory, unless the next observer asks first.
+            let _ = fs::remove_dir_all(&observed);
+        }
+    }
+    running.end();
     fs::remove_dir_all(directory).unwrap();
 }

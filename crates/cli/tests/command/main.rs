@@ -17,6 +17,7 @@ mod run;
 mod sanitizers;
 mod server;
 mod statistics;
+mod streams;
 mod tune;
 mod unloaded;
 

@@ -1,0 +1,95 @@
+//! Readers that go away.
+
+use crate::common::{compile, latchwork, scratch, stderr, stdout};
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::Stdio;
+
+/// Two threads want a lock that each of them holds, asleep, for a millisecond at a time. The first one locks another one very
+/// often.
+const WORK: &str = r#"
+    #include <pthread.h>
+    #include <unistd.h>
+    static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER, fast = PTHREAD_MUTEX_INITIALIZER;
+    static void *work(void *unused) {
+        for (int i = 0; i < 50; i++) {
+            pthread_mutex_lock(&slow);
+            usleep(1000);
+            pthread_mutex_unlock(&slow);
+        }
+        return unused;
+    }
+    int main(void) {
+        pthread_t thread;
+        for (int i = 0; i < 20000; i++) {
+            pthread_mutex_lock(&fast);
+            pthread_mutex_unlock(&fast);
+        }
+        pthread_create(&thread, 0, work, 0);
+        work(0);
+        pthread_join(thread, 0);
+        return 0;
+    }
+"#;
+
+fn work(directory: &Path) -> String {
+    compile(directory, "work", WORK, &["-pthread"]).to_str().unwrap().to_owned()
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_no_recording_behind() {
+    let directory = scratch("streams-reader");
+    let program = work(&directory);
+    let temporary = directory.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    for ignored in [false, true] {
+        let mut command = latchwork();
+        command.args(["profile", "--json", "-", "--", &program]).env("TMPDIR", &temporary);
+        let ignore = move || {
+            if ignored {
+                // SAFETY: may be called between fork and exec.
+                unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+            }
+            Ok(())
+        };
+        // SAFETY: the closure calls nothing else.
+        unsafe { command.pre_exec(ignore) };
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let expected = if ignored { (Some(1), None) } else { (None, Some(libc::SIGPIPE)) };
+        assert_eq!((ended.status.code(), ended.status.signal()), expected, "{}", stderr(&ended));
+        assert_eq!(stderr(&ended).contains("Broken pipe"), ignored, "{}", stderr(&ended));
+        assert_eq!(entries(&temporary), [""; 0]);
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_recorded_program_has_sigpipe_as_it_was() {
+    let directory = scratch("streams-sigpipe");
+    let trace = directory.join("trace.lw");
+    for words in [&["profile"][..], &["record", "-o", trace.to_str().unwrap()]] {
+        for ignored in [false, true] {
+            let mut command = latchwork();
+            command.args(words).args(["--", "grep", "SigIgn", "/proc/self/status"]);
+            let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+            let set = move || {
+                // SAFETY: may be called between fork and exec.
+                unsafe { libc::signal(libc::SIGPIPE, action) };
+                Ok(())
+            };
+            // SAFETY: the closure calls nothing else.
+            unsafe { command.pre_exec(set) };
+            let text = stdout(&command.output().unwrap());
+            let mask = u64::from_str_radix(text.trim().trim_start_matches("SigIgn:").trim(), 16).unwrap();
+            assert_eq!(mask >> (libc::SIGPIPE - 1) & 1 == 1, ignored, "{words:?}");
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
