@@ -7,6 +7,7 @@ use clap_mangen::Man;
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::{self, GLIBC};
+use latchwork_console::output;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ complete -c latchwork -n "__fish_latchwork_using_subcommand run check compare" -
 "#;
 
 /// Prints the script.
-pub fn completions(mut command: Command, options: &CompletionsOptions) {
+pub fn completions(mut command: Command, options: &CompletionsOptions) -> Result<()> {
     // The shell offers the names of the locks. The command itself checks them with better messages than clap's.
     let named = |kind| PossibleValuesParser::new(names::of_kind(kind).into_iter().chain([GLIBC]));
     for subcommand in ["run", "check", "compare"] {
@@ -61,8 +62,7 @@ pub fn completions(mut command: Command, options: &CompletionsOptions) {
     if options.shell == Shell::Fish {
         script.extend(FISH_ARGUMENTS.as_bytes());
     }
-    // As for any command, an early end of the reader is no failure.
-    let _ = io::stdout().write_all(&script);
+    output::print_bytes(&script)
 }
 
 /// Writes `latchwork.1`, and a page for each subcommand.

@@ -7,6 +7,7 @@ use latchwork::reclaim;
 use latchwork::registry::Entry;
 use latchwork_console::failure::Result;
 use latchwork_console::names;
+use latchwork_console::output::print;
 use serde::Serialize;
 
 /// Options of `latchwork list`.
@@ -103,8 +104,7 @@ pub fn list(options: &Options) -> Result<()> {
     if options.json {
         let strategies = reclaim::STRATEGIES.map(|info| Line::Strategy(info.into()));
         let all: Vec<_> = locks.iter().map(Line::Lock).chain(strategies).collect();
-        println!("{}", serde_json::to_string_pretty(&all).expect("plain data"));
-        return Ok(());
+        return print(&(serde_json::to_string_pretty(&all).expect("plain data") + "\n"));
     }
     let mut table = table();
     table.set_header([
@@ -136,17 +136,14 @@ pub fn list(options: &Options) -> Result<()> {
     for column in 2..=5 {
         table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
     }
-    println!("{}", table.trim_fmt());
-    println!();
-    println!("{LEGEND}");
-    println!("The C library's own locks are called {} in --mutex and --rwlock.", names::GLIBC);
-    println!();
-    println!("Reading without locks, for programs that use the library (latchwork::reclaim):");
-    println!();
-    println!("{}", strategies().trim_fmt());
-    println!();
-    println!("atomics: of a reader, per pointer; garbage: removed memory that waits to be reclaimed");
-    Ok(())
+    print(&format!(
+        "{}\n\n{LEGEND}\nThe C library's own locks are called {} in --mutex and --rwlock.\n\n\
+         Reading without locks, for programs that use the library (latchwork::reclaim):\n\n{}\n\n\
+         atomics: of a reader, per pointer; garbage: removed memory that waits to be reclaimed\n",
+        table.trim_fmt(),
+        names::GLIBC,
+        strategies().trim_fmt()
+    ))
 }
 
 fn strategies() -> Table {

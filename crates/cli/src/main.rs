@@ -3,7 +3,7 @@
 
 // Without Rust's runtime before main, `latchwork run` hands on signals and descriptors exactly as it found them: the
 // runtime would ignore SIGPIPE and open /dev/null for closed descriptors. It also makes
-// `latchwork list | head` end as any other program does.
+// `latchwork list | head` end as any other program does. Commands with a directory to remove hold a `WithoutSigpipe`.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
@@ -140,10 +140,7 @@ fn command() -> i32 {
         Command::Top(options) => top::top(&options).map(|()| 0),
         Command::Compare(options) => compare::compare(*options),
         Command::Tune(options) => tune::tune(*options),
-        Command::Completions(options) => {
-            documents::completions(Cli::command(), &options);
-            Ok(0)
-        }
+        Command::Completions(options) => documents::completions(Cli::command(), &options).map(|()| 0),
         Command::Man(options) => documents::man(Cli::command(), &options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };

@@ -102,7 +102,7 @@ pub fn record(options: &Options) -> Result<i32> {
     trace
         .write(&options.output)
         .map_err(|error| Failure::new(format!("--output {}: {error}", options.output.display())))?;
-    eprintln!("latchwork: {}: {}", options.output.display(), summary(&trace));
+    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace)));
     Ok(status)
 }
 

@@ -74,7 +74,7 @@ impl Under {
         };
         let resolved = config::read(file)?.resolve(program).map_err(|why| config::refused(file, &why))?;
         for note in &resolved.notes {
-            eprintln!("latchwork: {}: {note}", file.display());
+            output::say(&format!("latchwork: {}: {note}", file.display()));
         }
         Ok(Locks { choice: resolved.choice, by_place: resolved.locks.unwrap_or_default().into() })
     }
@@ -172,7 +172,9 @@ fn become_program(
     match program::obstacle(&path, &library) {
         None => {}
         Some(Obstacle::RunsWithout(why)) => {
-            eprintln!("latchwork: warning: {shown} runs with the locks of its own C library: {why}");
+            output::say(&format!(
+                "latchwork: warning: {shown} runs with the locks of its own C library: {why}"
+            ));
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }

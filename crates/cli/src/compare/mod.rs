@@ -79,7 +79,8 @@ pub fn compare(options: Options) -> Result<i32> {
         && locks > 0
     {
         let of = if locks == 1 { "a lock".into() } else { format!("{locks} locks") };
-        eprintln!("latchwork: note: --runs {rounds} gives no verdict: to judge {of} takes at least {needed}");
+        let note = format!("--runs {rounds} gives no verdict: to judge {of} takes at least {needed}");
+        file::say(&format!("latchwork: note: {note}"));
     }
     let progress = Progress::new(&plan, choices.len());
     let candidates = choices.into_iter().map(Candidate::new).collect();
@@ -94,14 +95,14 @@ pub fn compare(options: Options) -> Result<i32> {
         match path {
             None => {}
             Some(path) if path == Path::new("-") => {
-                print!("{}", text(&plan, &results));
+                file::print(&text(&plan, &results))?;
                 printed = true;
             }
             Some(path) => file::write(option, &path, &text(&plan, &results))?,
         }
     }
     if !printed {
-        print!("{}", report::text(&plan, &results));
+        file::print(&report::text(&plan, &results))?;
     }
     let failed = results.candidates.iter().any(|candidate| candidate.failed.is_some());
     Ok(results.interrupted.map_or(i32::from(failed), |signal| 128 + signal))

@@ -237,7 +237,7 @@ fn check_program(name: &OsString, library: &Path) -> Result<Option<String>> {
     match program::obstacle(&path, library) {
         None => {}
         Some(Obstacle::RunsWithout(why)) => {
-            eprintln!("latchwork: warning: all locks will measure alike: {why}");
+            output::say(&format!("latchwork: warning: all locks will measure alike: {why}"));
         }
         Some(Obstacle::DoesNotStart(why)) => {
             return Err(run::cannot_start(&Path::new(name).display(), &why));

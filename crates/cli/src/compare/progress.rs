@@ -2,6 +2,7 @@
 
 use super::plan::{Length, Plan};
 use indicatif::{ProgressBar, ProgressStyle};
+use latchwork_console::output::say;
 use std::time::Duration;
 
 /// The bar, which shows only on a terminal, and the messages above it.
@@ -25,11 +26,11 @@ impl Progress {
 
     /// Other programs use this share of the CPUs, and the first run waits for them. The bar is not drawn yet.
     pub fn waits(&self, share: f64, longest: Duration) {
-        eprintln!(
+        say(&format!(
             "latchwork: other programs use {:.0}% of the CPUs; waiting until they are done, at most {} s",
             share * 100.0,
             longest.as_secs_f64()
-        );
+        ));
     }
 
     /// The turn of this lock begins.
@@ -46,12 +47,12 @@ impl Progress {
 
     /// A run of this lock failed.
     pub fn failed(&self, lock: &str, why: &str) {
-        self.bar.suspend(|| eprintln!("latchwork: {lock} failed: {why}"));
+        self.bar.suspend(|| say(&format!("latchwork: {lock} failed: {why}")));
     }
 
     /// A warning, which the caller also keeps for the results.
     pub fn warn(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("latchwork: warning: {text}"));
+        self.bar.suspend(|| say(&format!("latchwork: warning: {text}")));
     }
 
     /// The last run is over: the bar vanishes.

@@ -3,6 +3,7 @@
 
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output::print;
 use std::time::Duration;
 
 mod kv;
@@ -39,9 +40,13 @@ pub fn demo(options: &Options) -> Result<()> {
     let options =
         kv::Options { threads: options.threads.into(), duration: Duration::from_secs_f64(options.seconds) };
     let report = kv::run(options).map_err(|wrong| Failure::new(format!("the store is damaged: {wrong}")))?;
-    println!("operations/s: {:.0}", report.rate());
-    println!("operations: {}", report.operations);
-    println!("updates: {}", report.updates);
-    println!("log entries: {} in {} batches", report.logged, report.flushes);
+    print(&format!(
+        "operations/s: {:.0}\noperations: {}\nupdates: {}\nlog entries: {} in {} batches\n",
+        report.rate(),
+        report.operations,
+        report.updates,
+        report.logged,
+        report.flushes
+    ))?;
     Ok(())
 }

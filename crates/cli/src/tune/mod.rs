@@ -132,12 +132,12 @@ pub fn tune(options: Options) -> Result<i32> {
     }
     let json = options.json.as_ref().map(|path| (path, report::json(&plan, &tuned, &found, &proof)));
     match json {
-        Some((path, text)) if path == Path::new("-") => print!("{text}"),
+        Some((path, text)) if path == Path::new("-") => output::print(&text)?,
         other => {
             if let Some((path, text)) = other {
                 output::write("--json", path, &text)?;
             }
-            print!("{}", report::text(&plan, &tuned, &found, &proof, &options.output));
+            output::print(&report::text(&plan, &tuned, &found, &proof, &options.output))?;
         }
     }
     Ok(if keeps { KEEP } else { 0 })
@@ -145,7 +145,7 @@ pub fn tune(options: Options) -> Result<i32> {
 
 /// A line on stderr about what goes on.
 fn say(text: &str) {
-    eprintln!("latchwork: {text}");
+    output::say(&format!("latchwork: {text}"));
 }
 
 /// Runs the program once under glibc's locks, recorded.

@@ -1,10 +1,10 @@
-//! Readers that go away.
+//! Readers that go away, and streams that cannot be written.
 
 use crate::common::{compile, latchwork, scratch, stderr, stdout};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 /// Two threads want a lock that each of them holds, asleep, for a millisecond at a time. The first one locks another one very
 /// often.
@@ -39,6 +39,15 @@ fn work(directory: &Path) -> String {
 
 fn entries(directory: &Path) -> Vec<String> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A run with this stream on a full disk.
+fn into_full_disk(arguments: &[&str], to: fn(&mut std::process::Command, Stdio), directory: &Path) -> Output {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = latchwork();
+    command.args(arguments).current_dir(directory).stdout(Stdio::piped()).stderr(Stdio::piped());
+    to(&mut command, full.into());
+    command.spawn().unwrap().wait_with_output().unwrap()
 }
 
 #[test]
@@ -91,5 +100,54 @@ fn a_recorded_program_has_sigpipe_as_it_was() {
             assert_eq!(mask >> (libc::SIGPIPE - 1) & 1 == 1, ignored, "{words:?}");
         }
     }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn standard_output_that_cannot_be_written_is_an_error() {
+    let directory = scratch("streams-stdout");
+    for arguments in [
+        &["list"][..],
+        &["list", "--json"],
+        &["completions", "bash"],
+        &["demo-kv", "--threads", "1", "--seconds", "0.01"],
+        &["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--", "true"],
+        &["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--json", "-", "--", "true"],
+        &["tune", "--settle", "0", "--", "sleep", "0.01"],
+        &["tune", "--settle", "0", "--json", "-", "--", "sleep", "0.01"],
+    ] {
+        let run = into_full_disk(arguments, |command, full| _ = command.stdout(full), &directory);
+        assert_eq!(run.status.code(), Some(1), "{arguments:?}: {}", stderr(&run));
+        assert!(
+            stderr(&run).contains("standard output: No space left on device"),
+            "{arguments:?}: {}",
+            stderr(&run)
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn standard_error_that_cannot_be_written_ends_nothing_halfway() {
+    let directory = scratch("streams-stderr");
+    let program = work(&directory);
+    let temporary = directory.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let full_stderr = |command: &mut std::process::Command, full| {
+        command.stderr(full).env("TMPDIR", "temporary");
+    };
+    for (arguments, status) in [
+        (&["run", "--mutex", "nix", "--", "true"][..], 2),
+        // The report could not be written; the JSON is.
+        (&["profile", "--json", "report.json", "--", &program], 1),
+        (&["record", "-o", "trace.lw", "--", &program], 0),
+        (&["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--", "true"], 0),
+        (&["tune", "--settle", "0", "--", "sleep", "0.01"], 3),
+    ] {
+        let run = into_full_disk(arguments, full_stderr, &directory);
+        assert_eq!((run.status.code(), run.status.signal()), (Some(status), None), "{arguments:?}");
+        assert_eq!(entries(&temporary), [""; 0], "{arguments:?}");
+    }
+    assert!(directory.join("report.json").exists());
     fs::remove_dir_all(directory).unwrap();
 }
