@@ -14,6 +14,8 @@ use latchwork_recording::reader::Kind as ObjectKind;
 use latchwork_recording::trace_file::{About, Class, Thread, Trace};
 use latchwork_recording::trace_raw::{Raw, RawThread};
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Text below the options.
@@ -95,31 +97,57 @@ pub fn record(options: &Options) -> Result<i32> {
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
     let status = session::run(&options.command, &environment)?;
-    let (raw, others) = busiest(directory.path())
-        .map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
+    let found = busiest(directory.path());
+    let reached = found.as_ref().is_ok_and(|found| reached_size(&found.file));
+    directory.check_room(found.as_ref().map_or(true, |found| found.dropped() > 0 && !reached))?;
+    let Busiest { raw, others, .. } =
+        found.map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let trace = convert(raw, command, others);
     trace
         .write(&options.output)
         .map_err(|error| Failure::new(format!("--output {}: {error}", options.output.display())))?;
-    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace)));
+    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace, reached)));
     Ok(status)
 }
 
-/// The process with the most events, and how many other processes recorded any.
-fn busiest(directory: &Path) -> std::result::Result<(Raw, usize), String> {
-    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
-    let mut found: Vec<Raw> = Vec::new();
-    for file in files.flatten() {
-        // A process that was killed while it made the file leaves one that is no trace.
-        found.extend(Raw::read(&file.path()).ok());
+/// The process with the most events.
+struct Busiest {
+    file: PathBuf,
+    raw: Raw,
+    /// How many other processes recorded any events.
+    others: usize,
+}
+
+impl Busiest {
+    /// Events that there was no room for.
+    fn dropped(&self) -> u64 {
+        self.raw.threads.iter().map(|thread| thread.dropped).sum::<u64>() + self.raw.unknown
     }
-    found.retain(|raw| raw.events() > 0);
+}
+
+fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
+    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let mut found: Vec<(PathBuf, Raw)> = Vec::new();
+    for file in files.flatten().map(|file| file.path()) {
+        // A process that was killed while it made the file leaves one that is no trace.
+        found.extend(Raw::read(&file).ok().map(|raw| (file, raw)));
+    }
+    found.retain(|(_, raw)| raw.events() > 0);
     let others = found.len().saturating_sub(1);
-    let busiest = found.into_iter().max_by_key(|raw| (raw.events(), std::cmp::Reverse(raw.pid)));
+    let busiest = found.into_iter().max_by_key(|(_, raw)| (raw.events(), std::cmp::Reverse(raw.pid)));
     let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
                none that --only or --not leaves out, within --delay and --seconds";
-    busiest.map(|raw| (raw, others)).ok_or_else(|| why.into())
+    busiest.map(|(file, raw)| Busiest { file, raw, others }).ok_or_else(|| why.into())
+}
+
+/// Whether a raw trace has grown to its --size. The file has its full length from the start, and holes where nothing was
+/// written; the events come last.
+fn reached_size(file: &Path) -> bool {
+    let Ok(file) = File::open(file) else { return false };
+    let last = file.metadata().map_or(0, |found| found.len().saturating_sub(1));
+    // SAFETY: a system call on an open file.
+    unsafe { libc::lseek(file.as_raw_fd(), last.cast_signed(), libc::SEEK_DATA) >= 0 }
 }
 
 /// The trace of a process, with names in place of addresses.
@@ -196,8 +224,8 @@ fn role(stack: &[Frame]) -> String {
     own.map_or_else(|| "[unknown]".into(), |frame| frame.function.clone())
 }
 
-/// One line about what there is.
-fn summary(trace: &Trace) -> String {
+/// One line about what there is. `reached`: there are as many events as --size allows.
+fn summary(trace: &Trace, reached: bool) -> String {
     let events: u64 = trace.about.threads.iter().map(|thread| thread.events).sum();
     let dropped: u64 =
         trace.about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + trace.about.unknown;
@@ -208,7 +236,8 @@ fn summary(trace: &Trace) -> String {
         trace.about.seconds
     );
     if dropped > 0 {
-        text += &format!("; {dropped} more were dropped: use a larger --size, or --seconds");
+        let hint = if reached { ": use a larger --size, or --seconds" } else { "" };
+        text += &format!("; {dropped} more were dropped{hint}");
     }
     if trace.about.other_processes > 0 {
         text += &format!("; {} other processes are not in it", trace.about.other_processes);

@@ -178,8 +178,16 @@ impl Session {
 
     /// What has been recorded until now, of the process and of those that it forked meanwhile.
     pub fn read(&self) -> Result<Vec<Recording>> {
-        files::read(&of(&self.directory)).map_err(|failure| {
-            let pid = self.pid();
+        let pid = self.pid();
+        let found = files::read(&of(&self.directory));
+        if found.as_ref().map_or(true, |found| files::is_lossy(found)) && files::is_full(&of(&self.directory))
+        {
+            let parent = if self.number & control::IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
+            return Err(Failure::new(format!(
+                "{parent} of process {pid} is full, so not all was recorded, and there is no result"
+            )));
+        }
+        found.map_err(|failure| {
             if self.control.is_over() {
                 return Failure::new(format!(
                     "process {pid} has ended its recording, because latchwork did not run for {} s",

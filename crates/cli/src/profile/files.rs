@@ -4,8 +4,10 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::say;
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{Error, Recording};
+use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, process};
@@ -69,6 +71,43 @@ impl Recordings {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Fails if something was lost, and the disk is full: what was recorded would be taken for the whole.
+    pub fn check_room(&self, lost: bool) -> Result<()> {
+        if !lost || !is_full(&self.path) {
+            return Ok(());
+        }
+        let (directory, hint) = match self.path.parent() {
+            Some(parent) if !self.keep => (parent, "set TMPDIR to a directory with more room"),
+            _ => (&*self.path, "--keep a directory with more room"),
+        };
+        Err(Failure::new(format!(
+            "{}: the disk is full, so not all was recorded, and there is no result; {hint}",
+            directory.display()
+        )))
+    }
+}
+
+/// Whether there was no room for threads, or for the locks that a thread used. Their lock calls are missing.
+pub fn is_lossy(recordings: &[Recording]) -> bool {
+    recordings.iter().flat_map(|recording| &recording.dropped).any(|(what, _)| LOSSY.contains(what))
+}
+
+/// Names of [`Recording::dropped`] for that.
+pub const LOSSY: [&str; 2] = ["threads", "tables"];
+
+/// The recorder asks for so many bytes of the disk at once. With less, it gets no more.
+const STEP: u64 = 64 << 10;
+
+/// Whether the file system of this directory has no room for more of a recording.
+pub fn is_full(directory: &Path) -> bool {
+    let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return false };
+    // SAFETY: plain data, for which zeroes are a value.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a terminated string and room for the answer.
+    let known = unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0;
+    // A file system without a limit, such as ramfs, says that it has no blocks.
+    known && found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < STEP
 }
 
 impl Drop for Recordings {

@@ -3,6 +3,7 @@
 //! Each rule of [`advice`] states its threshold with its reason. A rule looks only at classes that matter: at locks that
 //! cost the program a noticeable part of its time.
 
+use super::files::LOSSY;
 use super::model::{Class, Kind, OWN, Profile};
 use super::units::{count, percent, time};
 
@@ -49,7 +50,9 @@ pub struct Advice {
 pub fn verdict(profile: &Profile) -> Vec<String> {
     let (waited, lived) = (profile.wait_ns(), profile.lifetime_ns());
     if profile.locks.iter().all(|class| class.acquisitions == 0) {
-        return vec!["The program called no lock that latchwork sees.".into()];
+        let lost = profile.dropped.iter().any(|dropped| LOSSY.contains(&dropped.what.as_str()));
+        let none = "The program called no lock that latchwork sees.";
+        return vec![if lost { "There was no room to record the lock calls.".into() } else { none.into() }];
     }
     let share = ratio(waited, lived);
     if waited == 0 {

@@ -118,7 +118,9 @@ pub fn profile(options: &Options) -> Result<i32> {
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let status = session::run(&options.command, &environment)?;
-    let found = files::read(recordings.path()).map_err(|failure| {
+    let found = files::read(recordings.path());
+    recordings.check_room(found.as_ref().map_or(true, |found| files::is_lossy(found)))?;
+    let found = found.map_err(|failure| {
         let rest = format!(" and made no recording: {}", failure.message);
         session::not_recorded(&options.command, status, &rest)
     })?;

@@ -158,8 +158,14 @@ fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
     if let Some(signal) = rounds::observe(plan, &environment)? {
         return Ok(Err(Interrupted(signal)));
     }
-    let found = files::read(recordings.path())
+    let found = files::read(recordings.path());
+    recordings.check_room(found.as_ref().map_or(true, |found| files::is_lossy(found)))?;
+    let found = found
         .map_err(|failure| Failure::new(format!("the program made no recording: {}", failure.message)))?;
-    let profile = join::join(&found);
-    Ok(Ok(Tuned::new(&profile, &found)))
+    let tuned = Tuned::new(&join::join(&found), &found);
+    if tuned.classes.is_empty() && files::is_lossy(&found) {
+        let directory = recordings.path().display();
+        return Err(Failure::new(format!("{directory}: there was no room to record all threads and locks")));
+    }
+    Ok(Ok(tuned))
 }

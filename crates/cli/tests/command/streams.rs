@@ -1,9 +1,10 @@
-//! Readers that go away, and streams that cannot be written.
+//! Readers that go away, and files, streams and directories that have no room.
 
 use crate::common::{compile, latchwork, scratch, stderr, stdout};
+use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 /// Two threads want a lock that each of them holds, asleep, for a millisecond at a time. The first one locks another one very
@@ -149,5 +150,66 @@ fn standard_error_that_cannot_be_written_ends_nothing_halfway() {
         assert_eq!(entries(&temporary), [""; 0], "{arguments:?}");
     }
     assert!(directory.join("report.json").exists());
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A small file system of the test's own.
+struct SmallDisk {
+    path: PathBuf,
+    name: CString,
+}
+
+impl SmallDisk {
+    /// `None`: this user may not mount one.
+    fn new(directory: &Path, options: &str) -> Option<Self> {
+        let path = directory.join("small-disk");
+        fs::create_dir_all(&path).unwrap();
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let options = CString::new(options).unwrap();
+        // SAFETY: a system call with strings that end.
+        let mounted = unsafe {
+            libc::mount(c"latchwork".as_ptr(), name.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+        };
+        if mounted != 0 {
+            eprintln!("SKIPPED: this user may not mount a file system");
+            return None;
+        }
+        Some(Self { path, name })
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // SAFETY: a system call with a string that ends.
+        unsafe { libc::umount2(self.name.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+#[test]
+fn a_full_disk_is_no_verdict() {
+    let directory = scratch("streams-disk");
+    let program = work(&directory);
+    // There is no room for a file's first page, for threads behind it, and for their tables or all events.
+    for size in ["size=4k", "size=16k", "size=100k"] {
+        for arguments in [
+            &["profile", "--", &program][..],
+            &["tune", "--settle", "0", "--", &program],
+            &["record", "--", &program],
+        ] {
+            let Some(disk) = SmallDisk::new(&directory, size) else { return };
+            if size == "size=4k" {
+                fs::write(disk.path.join("full"), [1; 4096]).unwrap();
+            }
+            let mut command = latchwork();
+            command.args(arguments).env("TMPDIR", &disk.path).current_dir(&directory);
+            let run = command.output().unwrap();
+            let text = stderr(&run);
+            let case = format!("{size} {arguments:?}: {text}{}", stdout(&run));
+            assert_eq!(run.status.code(), Some(1), "{case}");
+            assert!(text.contains(disk.path.to_str().unwrap()) && text.contains("full"), "{case}");
+            assert!(!case.contains("called no lock") && !case.contains("--size,"), "{case}");
+            assert!(!directory.join("trace.lw").exists(), "{case}");
+        }
+    }
     fs::remove_dir_all(directory).unwrap();
 }
