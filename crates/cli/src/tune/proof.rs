@@ -21,8 +21,8 @@ use latchwork_console::stats::median;
 /// What the fresh rounds say.
 pub struct Proof {
     pub rounds: u32,
-    /// Median of the deciding measure under glibc.
-    pub glibc: f64,
+    /// Median of the deciding measure under glibc. `None`: nothing was measured.
+    pub glibc: Option<f64>,
     /// The best single pair, unless that is glibc.
     pub pair: Option<Challenger>,
     /// The locks of single classes, if they differ from the pair.
@@ -64,7 +64,7 @@ pub enum Answer {
 impl Proof {
     /// Without a comparison.
     pub fn nothing() -> Self {
-        Proof { rounds: 0, glibc: 0.0, pair: None, tuned: None }
+        Proof { rounds: 0, glibc: None, pair: None, tuned: None }
     }
 
     /// The answer.
@@ -119,7 +119,7 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
         (1..candidates.len()).flat_map(|one| (0..one).map(move |other| (one, other))).collect();
     let rounds = verdict::default_rounds(comparisons.len());
     if comparisons.is_empty() {
-        return Ok(Ok(Proof { rounds, glibc: 0.0, pair: None, tuned: None }));
+        return Ok(Ok(Proof::nothing()));
     }
     say(&format!("measuring the result in {rounds} fresh rounds"));
     plan.length = Length::Rounds(rounds);
@@ -142,7 +142,7 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
         let what = measured[*other].label();
         challengers[*one].against.push(Against { what, ratio, verdict, chance });
     }
-    let glibc = challengers[0].value;
+    let glibc = Some(challengers[0].value);
     // The tuned locks come last, the pair before them.
     let tuned = differs.then(|| challengers.pop()).flatten();
     let pair = (!found.pair.is_glibc()).then(|| challengers.pop()).flatten();
@@ -172,7 +172,7 @@ mod tests {
     fn the_answer_is_what_has_proved_itself() {
         let (better, noise, worse) = (Verdict::Better(1.2), Verdict::Noise, Verdict::Worse(0.8));
         let answer = |pair: Option<Challenger>, tuned: Option<Challenger>| {
-            Proof { rounds: 11, glibc: 1.0, pair, tuned }.answer()
+            Proof { rounds: 11, glibc: Some(1.0), pair, tuned }.answer()
         };
         let of = |verdicts: &[Verdict]| Some(challenger(verdicts));
         assert_eq!(answer(of(&[better]), of(&[better, better])), Answer::Tuned);

@@ -89,7 +89,7 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
         proof.rounds,
         plan.name(plan.deciding()),
         direction(plan),
-        number(proof.glibc),
+        number(proof.glibc.unwrap_or(0.0)),
         medians.collect::<String>(),
     ));
     for (name, challenger) in &challengers {

@@ -312,6 +312,8 @@ fn without_a_lock_to_tune_there_is_a_result_all_the_same() {
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&json["result"], &json["search_runs"]), (&"keep".into(), &0.into()), "{json}");
     assert_eq!(json["classes"].as_array().map(Vec::len), Some(0), "{json}");
+    // Nothing was measured.
+    assert_eq!((&json["proof"]["rounds"], &json["proof"]["glibc"]), (&0.into(), &Value::Null), "{json}");
 }
 
 #[test]
