@@ -84,7 +84,7 @@ fn size(text: &str) -> std::result::Result<u32, String> {
 
 /// Runs the program and writes the trace. Returns the program's exit status.
 pub fn record(options: &Options) -> Result<i32> {
-    output::check("--output", &options.output)?;
+    output::check_file("--output", &options.output)?;
     if options.seconds == Some(0) {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }

@@ -210,10 +210,10 @@ pub fn environment(
 
 fn report(options: &Options) -> Result<Option<OsString>> {
     if let Some(file) = &options.stats_json {
+        output::check_file("--stats-json", file)?;
         // Absolute, because the program may change its directory.
         let file = std::path::absolute(file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        output::check("--stats-json", &file)?;
         if file.is_symlink() {
             let why = "is a symbolic link, which the library does not follow; name the file itself";
             return Err(Failure::usage(format!("--stats-json {}: {why}", file.display())));

@@ -30,6 +30,15 @@ pub fn check(option: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The same where standard output does not do: it is the program's, which runs meanwhile.
+pub fn check_file(option: &str, path: &Path) -> Result<()> {
+    if path == Path::new("-") {
+        let why = "it is not printed, because standard output is the program's; name a file (./- for one of this name)";
+        return Err(Failure::usage(format!("{option} -: {why}")));
+    }
+    check(option, path)
+}
+
 /// Writes `text` to `path`, the value of `option`.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(|error| Failure::new(format!("{option} {}: {error}", path.display())))

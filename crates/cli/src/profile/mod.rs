@@ -98,6 +98,12 @@ pub fn profile(options: &Options) -> Result<i32> {
     for (name, path) in options.files() {
         output::check(name, path)?;
     }
+    let mut printed = options.files().filter(|(_, path)| *path == Path::new("-"));
+    if let (Some((first, _)), Some((second, _))) = (printed.next(), printed.next()) {
+        return Err(Failure::usage(format!(
+            "{first} and {second} cannot both be printed: name a file for one"
+        )));
+    }
     let recorded = match (&options.read, options.pid) {
         (Some(kept), _) => Some(files::read(kept)?),
         (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),

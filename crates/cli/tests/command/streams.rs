@@ -1,6 +1,6 @@
 //! Readers that go away, and files, streams and directories that have no room.
 
-use crate::common::{compile, latchwork, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -211,5 +211,20 @@ fn a_full_disk_is_no_verdict() {
             assert!(!directory.join("trace.lw").exists(), "{case}");
         }
     }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn standard_output_takes_one_document() {
+    let directory = scratch("streams-one");
+    let both = output(&["profile", "--json", "-", "--folded", "-", "--", "true"]);
+    assert_eq!(both.status.code(), Some(2), "{}", stderr(&both));
+    assert!(stderr(&both).contains("both"), "{}", stderr(&both));
+    for arguments in [&["record", "-o", "-", "--", "true"][..], &["run", "--stats-json", "-", "--", "true"]] {
+        let run = latchwork().args(arguments).current_dir(&directory).output().unwrap();
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", stderr(&run));
+        assert!(stderr(&run).contains("./-"), "{arguments:?}: {}", stderr(&run));
+    }
+    assert_eq!(entries(&directory), [""; 0]);
     fs::remove_dir_all(directory).unwrap();
 }
