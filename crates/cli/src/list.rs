@@ -1,7 +1,7 @@
 //! `latchwork list`: every algorithm, from the registry, and the locks that only the preloaded library has.
 
 use clap::Args;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use console::Term;
 use latchwork::reclaim;
 use latchwork::registry::Entry;
@@ -80,20 +80,67 @@ enum Line<'a> {
 
 /// Below the table of locks.
 const LEGEND: &str = "\
-bytes: of a lock; waiter, holder: bytes of the queue nodes that each of them occupies beside it
-atomics: atomic read-modify-writes of an uncontended acquire and release (rwlock, seqlock: of a read)
+bytes: of a lock; waiter, holder: bytes of the queue nodes that each of them
+    occupies beside it
+atomics: atomic read-modify-writes of an uncontended acquire and release
+    (rwlock, seqlock: of a read)
 waiters: they sleep after a bounded spin, or they spin until they have the lock
-suspended: if one waiter stops for ever (in a debugger, a signal handler, a frozen control group), the lock
-    tolerates it and the other threads still get the lock, or the waiter blocks some of them";
+suspended: if one waiter stops for ever (in a debugger, a signal handler, a
+    frozen control group), the lock tolerates it and the other threads still
+    get the lock, or the waiter blocks some of them";
 
-/// A table without lines between its columns, as wide as the terminal.
-fn table() -> Table {
+/// Below that, on a narrow terminal.
+const OMITTED: &str = "\
+This terminal is too narrow for the columns fairness and source: use a wider
+one, or latchwork list --json.
+
+";
+
+/// Characters that a column of sentences needs, to be read and not to make a line of the table many lines.
+const TEXT: u16 = 40;
+
+/// Columns of the terminal. Without one, each lock is one line, however long, so that grep finds all of it.
+fn width() -> u16 {
+    Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80))
+}
+
+/// A table without lines between its columns, of this width. The last `texts` columns are sentences, which are broken between
+/// words; where they would be too narrow, the last `optional` columns are left out. Returns whether they were.
+fn table<const N: usize>(
+    width: u16,
+    header: [&str; N],
+    rows: &[[String; N]],
+    texts: usize,
+    optional: usize,
+) -> (Table, bool) {
+    let words = N - texts;
+    let longest = |column: usize, of: &dyn Fn(&str) -> usize| {
+        let cells = rows.iter().map(|row| row[column].as_str()).chain([header[column]]);
+        cells.map(of).max().unwrap_or(0) as u16
+    };
+    // A space on both sides of each.
+    let taken: u16 = (0..words).map(|column| longest(column, &str::len) + 2).sum();
+    let room = width.saturating_sub(taken) / texts.max(1) as u16;
+    let omits = room < TEXT + 2;
+    let shown = if omits { N - optional } else { N };
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, each lock is one line, however long, so that grep finds all of it.
-    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
-    table
+    table.set_width(width);
+    table.set_header(&header[..shown]);
+    for row in rows {
+        table.add_row(&row[..shown]);
+    }
+    for column in 0..shown {
+        let longest_word = |text: &str| text.split(' ').map(str::len).max().unwrap_or(0);
+        let least = if column < words { longest(column, &str::len) } else { longest(column, &longest_word) };
+        let column = table.column_mut(column).expect("a column that is shown");
+        if omits {
+            column.set_padding((0, 1));
+        }
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least + 2 - u16::from(omits))));
+    }
+    (table, omits)
 }
 
 /// Prints the list.
@@ -106,8 +153,7 @@ pub fn list(options: &Options) -> Result<()> {
         let all: Vec<_> = locks.iter().map(Line::Lock).chain(strategies).collect();
         return print(&(serde_json::to_string_pretty(&all).expect("plain data") + "\n"));
     }
-    let mut table = table();
-    table.set_header([
+    let header = [
         "name",
         "kind",
         "bytes",
@@ -118,9 +164,9 @@ pub fn list(options: &Options) -> Result<()> {
         "suspended",
         "fairness",
         "source",
-    ]);
-    for lock in &locks {
-        table.add_row([
+    ];
+    let row = |lock: &Lock| {
+        [
             lock.name.to_owned(),
             lock.kind.to_owned(),
             lock.bytes.to_string(),
@@ -131,27 +177,30 @@ pub fn list(options: &Options) -> Result<()> {
             lock.suspension.to_owned(),
             lock.fairness.to_owned(),
             lock.source.to_owned(),
-        ]);
-    }
+        ]
+    };
+    let rows: Vec<_> = locks.iter().map(row).collect();
+    let (mut table, omits) = table(width(), header, &rows, 2, 2);
     for column in 2..=5 {
         table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
     }
     print(&format!(
         "{}\n\n{LEGEND}\nThe C library's own locks are called {} in --mutex and --rwlock.\n\n\
-         Reading without locks, for programs that use the library (latchwork::reclaim):\n\n{}\n\n\
-         atomics: of a reader, per pointer; garbage: removed memory that waits to be reclaimed\n",
+         {}Reading without locks, for programs that use the library (latchwork::reclaim):\n\n{}\n\n\
+         atomics: of a reader, per pointer\ngarbage: removed memory that waits to be reclaimed\n",
         table.trim_fmt(),
         names::GLIBC,
+        if omits { OMITTED } else { "" },
         strategies().trim_fmt()
     ))
 }
 
 fn strategies() -> Table {
-    let mut table = table();
-    table.set_header(["name", "atomics", "a reader pays", "garbage is bounded by", "source"]);
-    for reclaim::Info { name, reader, atomics, bound, source, .. } in reclaim::STRATEGIES {
-        table.add_row([name, &atomics.to_string(), reader, bound, source]);
-    }
+    let header = ["name", "atomics", "a reader pays", "garbage is bounded by", "source"];
+    let row = |reclaim::Info { name, reader, atomics, bound, source, .. }| {
+        [name, &atomics.to_string(), reader, bound, source].map(str::to_owned)
+    };
+    let (mut table, _) = table(width(), header, &reclaim::STRATEGIES.map(row), 3, 1);
     table.column_mut(1).expect("five columns").set_cell_alignment(CellAlignment::Right);
     table
 }

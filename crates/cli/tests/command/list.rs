@@ -1,7 +1,11 @@
 //! `latchwork list` and the help texts.
 
-use crate::common::{output, stdout};
+use crate::common::{latchwork, output, stdout};
 use latchwork::registry;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::{null, null_mut};
 
 #[test]
 fn json_holds_every_registered_lock() {
@@ -57,6 +61,52 @@ fn table_has_a_line_for_every_reclamation_strategy() {
             "{}\n{text}",
             info.name
         );
+    }
+}
+
+/// What the command prints on a terminal of this width.
+fn on_terminal(columns: u16) -> String {
+    let (mut master, mut slave) = (0, 0);
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: room for both descriptors; the name and the modes are not asked for.
+    let made = unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null(), &raw const size) };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: nothing else has these descriptors.
+    let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let mut command = latchwork();
+    let mut child = command.arg("list").stdout(slave).spawn().unwrap();
+    // The terminal ends with its last user.
+    drop(command);
+    let mut bytes = Vec::new();
+    let _ = master.read_to_end(&mut bytes);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(bytes).unwrap().replace('\r', "")
+}
+
+#[test]
+fn a_narrow_terminal_has_a_line_for_every_lock() {
+    for columns in [80, 100, 132] {
+        let text = on_terminal(columns);
+        let wide = text.lines().find(|line| line.chars().count() > columns.into());
+        assert_eq!(wide, None, "{columns}");
+        let mut locks = 0;
+        let check = |entry: registry::Entry| {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(entry.info.name));
+            assert!(line.is_some_and(|line| line.contains(entry.kind.name())), "{}\n{text}", entry.info.name);
+            locks += 1;
+        };
+        registry::for_each(check);
+        assert!(text.lines().count() < locks + 60, "{columns}: {text}");
+        assert!(text.contains("latchwork list --json"), "{columns}: {text}");
+    }
+    // A word is never broken, however often a line is.
+    for columns in [80, 200, 250] {
+        let text = on_terminal(columns);
+        for info in latchwork::reclaim::STRATEGIES {
+            for word in info.bound.split_whitespace() {
+                assert!(text.split_whitespace().any(|found| found == word), "{columns}: {word}\n{text}");
+            }
+        }
     }
 }
 
