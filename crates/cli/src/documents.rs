@@ -43,14 +43,14 @@ pub struct ManOptions {
 /// Arguments that are no options: `clap_complete` leaves them out for fish, which then offers files.
 const FISH_ARGUMENTS: &str = r#"
 complete -c latchwork -n "__fish_latchwork_using_subcommand completions" -f -a "bash elvish fish powershell zsh"
-complete -c latchwork -n "__fish_latchwork_using_subcommand run check compare" -a "(__fish_complete_command)"
+complete -c latchwork -n "__fish_latchwork_using_subcommand run check compare profile record tune" -a "(__fish_complete_command)"
 "#;
 
 /// Prints the script.
 pub fn completions(mut command: Command, options: &CompletionsOptions) -> Result<()> {
     // The shell offers the names of the locks. The command itself checks them with better messages than clap's.
     let named = |kind| PossibleValuesParser::new(names::of_kind(kind).into_iter().chain([GLIBC]));
-    for subcommand in ["run", "check", "compare"] {
+    for subcommand in ["run", "check", "compare", "profile", "record"] {
         command = command.mut_subcommand(subcommand, |subcommand| {
             subcommand
                 .mut_arg("mutex", |arg| arg.value_parser(named(Kind::Mutex)))

@@ -65,6 +65,15 @@ fn there_is_a_script_for_each_shell() {
 }
 
 #[test]
+fn fish_completes_programs_where_a_program_is_run() {
+    let script = stdout(&output(&["completions", "fish"]));
+    let line = script.lines().find(|line| line.contains("__fish_complete_command")).unwrap();
+    for command in ["run", "check", "compare", "profile", "record", "tune"] {
+        assert!(line.split([' ', '"']).any(|word| word == command), "{command}: {line}");
+    }
+}
+
+#[test]
 fn bash_completes_commands_and_locks() {
     let script = stdout(&output(&["completions", "bash"]));
     let complete = |words: &str, current: u32| {
@@ -77,5 +86,12 @@ fn bash_completes_commands_and_locks() {
     };
     assert_eq!(complete("latchwork compa", 1), ["compare"]);
     assert_eq!(complete("latchwork run --stats-", 2), ["--stats-json"]);
-    assert_eq!(complete("latchwork run --mutex qsp", 3), ["qspinlock"]);
+    for command in ["run", "check", "compare", "profile", "record"] {
+        assert_eq!(complete(&format!("latchwork {command} --mutex qsp"), 3), ["qspinlock"], "{command}");
+        assert!(
+            complete(&format!("latchwork {command} --rwlock bravo-2d-shfl"), 3)
+                .contains(&"bravo-2d-shfl-rw".to_owned()),
+            "{command}"
+        );
+    }
 }
