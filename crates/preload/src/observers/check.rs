@@ -4,6 +4,7 @@
 //! Each function of the layer tells the detector what the thread is about to do, calls the function that was in the table
 //! before, and tells the detector the result. Without the variable the layer is not in the table.
 
+use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -47,6 +48,12 @@ pub(super) const LOCK: Wish = Wish::LOCK;
 pub(super) const TRY: Wish = Wish { waits: false, ..LOCK };
 pub(super) const READ: Wish = Wish { shared: true, ..LOCK };
 pub(super) const TRY_READ: Wish = Wish { shared: true, ..TRY };
+
+/// The first attempt of a call that may wait, made by a recorder above this layer. The detector learns what the call asks
+/// for. If the thread holds the lock already, the attempt fails, and the rest of the call reports the deadlock.
+pub(super) fn first(wish: Wish) -> Wish {
+    Wish { again: true, ..wish }
+}
 
 /// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex; the former holder has died.
 fn got(result: c_int) -> bool {
@@ -133,7 +140,7 @@ unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) ->
     // SAFETY: the program passes a live mutex.
     found(m.addr(), || unsafe { is_new_mutex(m) });
     let again = matches!(kind & 3, RECURSIVE | ERRORCHECK);
-    take(m.addr(), Wish { again, ..wish }, call)
+    take(m.addr(), Wish { again: again || wish.again, ..wish }, call)
 }
 
 unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
@@ -180,5 +187,49 @@ layer! {
     mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
     mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
     mtx_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
+}
 
+/// Sets what tries a lock in the table of a recorder above this layer to the first attempts of calls that may wait. Returns
+/// that of `pthread_mutex_lock`. To this layer's own functions, each attempt would be a call that cannot deadlock.
+pub(super) fn first_attempts(table: &Table) -> unsafe extern "C" fn(*mut Mutex) -> c_int {
+    table.mutex_trylock.set(first::mutex_timedlock);
+    table.rwlock_tryrdlock.set(first::rwlock_rdlock);
+    table.rwlock_trywrlock.set(first::rwlock_wrlock);
+    table.spin_trylock.set(first::spin_lock);
+    first::mutex_lock
+}
+
+/// The first attempts of these functions.
+mod first {
+    use super::*;
+
+    pub(super) unsafe extern "C" fn mutex_lock(m: *mut Mutex) -> c_int {
+        if GLIBC.load(Relaxed) {
+            // SAFETY: the program passes a live mutex.
+            return unsafe { mutex_timedlock(m) };
+        }
+        // SAFETY: the program passes a live mutex.
+        unsafe { take_mutex(m, first(LOCK), || mutex::try_weak(m)) }
+    }
+
+    /// Of `pthread_mutex_clocklock`, too.
+    pub(super) unsafe extern "C" fn mutex_timedlock(m: *mut Mutex) -> c_int {
+        // SAFETY: the program passes a live mutex.
+        unsafe { take_mutex(m, first(LOCK), || BELOW.mutex_trylock.get()(m)) }
+    }
+
+    pub(super) unsafe extern "C" fn rwlock_rdlock(l: *mut RwLock) -> c_int {
+        // SAFETY: the program passes a live rwlock.
+        unsafe { take_rwlock(l, first(READ), || BELOW.rwlock_tryrdlock.get()(l)) }
+    }
+
+    pub(super) unsafe extern "C" fn rwlock_wrlock(l: *mut RwLock) -> c_int {
+        // SAFETY: the program passes a live rwlock.
+        unsafe { take_rwlock(l, first(LOCK), || BELOW.rwlock_trywrlock.get()(l)) }
+    }
+
+    pub(super) unsafe extern "C" fn spin_lock(s: *mut Spin) -> c_int {
+        // SAFETY: the program passes a live spin lock.
+        take(s.addr(), first(LOCK), || unsafe { BELOW.spin_trylock.get()(s) })
+    }
 }

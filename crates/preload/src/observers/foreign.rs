@@ -35,19 +35,20 @@ unsafe extern "C" fn latchwork_observe_acquire(
     let call = || unsafe { block(context) };
     // SAFETY: `attempt` too is the library's own function, with the same context.
     let try_lock = || unsafe { attempt(context) };
-    if own::is_on() {
-        return own::acquire(lock.addr(), wish(how), try_lock, call);
-    }
-    if !check::is_on() {
-        return call();
-    }
-    let wish = match (how & READING != 0, how & ATTEMPT != 0) {
+    let asks = match (how & READING != 0, how & ATTEMPT != 0) {
         (false, false) => LOCK,
         (false, true) => TRY,
         (true, false) => READ,
         (true, true) => TRY_READ,
     };
-    check::take(lock.addr(), Wish { again: how & RECURSIVE == RECURSIVE, ..wish }, call)
+    let asks = Wish { again: how & RECURSIVE == RECURSIVE, ..asks };
+    let call = || if check::is_on() { check::take(lock.addr(), asks, call) } else { call() };
+    if !own::is_on() {
+        return call();
+    }
+    let try_lock =
+        || if check::is_on() { check::take(lock.addr(), check::first(asks), try_lock) } else { try_lock() };
+    own::acquire(lock.addr(), wish(how), try_lock, call)
 }
 
 /// Releases a lock with `below`.
@@ -60,13 +61,10 @@ unsafe extern "C" fn latchwork_observe_release(
 ) -> c_int {
     // SAFETY: the library passes a function of its own, with its context.
     let call = || unsafe { below(context) };
-    if own::is_on() {
-        return own::release(lock.addr(), wish(how), call);
-    }
     if check::is_on() {
         latchwork_check::releasing(lock.addr());
     }
-    call()
+    if own::is_on() { own::release(lock.addr(), wish(how), call) } else { call() }
 }
 
 /// The lock is destroyed.

@@ -164,10 +164,24 @@ static void *write_once(void *unused)
     return unused;
 }
 
+/* What liblatchwork finds in the preload library for its own locks, and two of these. */
+extern int latchwork_observe_acquire(void *, int, int (*)(void *), int (*)(void *), void *) __attribute__((weak));
+extern int latchwork_observe_release(void *, int, int (*)(void *), void *) __attribute__((weak));
+static char own[2];
+static int always(void *unused)
+{
+    (void)unused;
+    return 0;
+}
+
 static void steps(void)
 {
     pthread_t waiter;
     char step;
+    struct timespec far;
+    OK(pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE));
+    OK(clock_gettime(CLOCK_MONOTONIC, &far));
+    far.tv_sec += 1000;
     while (read(0, &step, 1) == 1) {
         struct timespec pause = { .tv_nsec = 20000000 };
         switch (step) {
@@ -184,6 +198,15 @@ static void steps(void)
             while (!__atomic_load_n(&idle, __ATOMIC_ACQUIRE))
                 usleep(100);
             break;
+        case 'p': OK(pthread_spin_lock(&spin)); break;
+        case 'P': OK(pthread_spin_unlock(&spin)); break;
+        case 'c': OK(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &far)); break;
+        case 't': OK(pthread_mutex_trylock(&mutex)); break;
+        case 'b': OK(pthread_rwlock_wrlock(&rwlock)); break;
+        case 'f': OK(latchwork_observe_acquire(&own[0], 0, always, always, 0)); break;
+        case 'F': OK(latchwork_observe_release(&own[0], 0, always, 0)); break;
+        case 'g': OK(latchwork_observe_acquire(&own[1], 0, always, always, 0)); break;
+        case 'G': OK(latchwork_observe_release(&own[1], 0, always, 0)); break;
         case 'x': OK(pthread_create(&waiter, 0, write_once, 0)); break;
         case 's': while (nanosleep(&pause, &pause)) {} break;
         default: CHECK(0);

@@ -1,7 +1,7 @@
 //! Recording is switched on and off in a process that runs (`LATCHWORK_LIVE`). The observer here speaks the protocol of
 //! `latchwork_recording::control`, as `latchwork profile --pid` does.
 
-use crate::{Setting, WATCHDOG, compile, default_mutex};
+use crate::{Setting, WATCHDOG, compile, default_mutex, scratch};
 use latchwork_recording::control::{self, Control, answer, request};
 use latchwork_recording::layout::VERSION;
 use latchwork_recording::reader::{Class, Kind, Recording};
@@ -152,13 +152,22 @@ struct Program(Child);
 
 impl Program {
     fn start(setting: &Setting, mode: &str) -> Option<Self> {
+        Self::start_with(setting, mode, |command| command)
+    }
+
+    /// As [`start`](Self::start), with more settings.
+    fn start_with(
+        setting: &Setting,
+        mode: &str,
+        more: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Option<Self> {
         // Tests run at the same time, so each compiles its own.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("live-{}", NEXT.fetch_add(1, Relaxed));
         let program = compile("live.c", &name, &[])?;
         let mut command: Command = setting.command(&program);
         let child = command.arg(mode).env("LATCHWORK_LIVE", "1").env_remove("LATCHWORK_PROFILE");
-        let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let child = more(child).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut program = Program(child);
         program.hear();
         Some(program)
@@ -297,6 +306,72 @@ fn the_state_at_the_moment_of_switching() {
         assert_eq!(mutexes(&recording).map(|class| class.counters.acquisitions).sum::<u64>(), 1, "{mutex}");
         program.end();
     }
+}
+
+/// The checks see the same of a program whether it is recorded or not.
+#[test]
+fn a_program_that_is_checked() {
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-q")] {
+        // What the program does before, during and after the recording, and how many inversions that has.
+        for (before, during, after, inversions) in [
+            // No mistake, with locks held as the recording is switched, and threads that wait.
+            ("lr", "rRRulwsujlrRupPaAbAaxsAjc", "ulu", 0),
+            ("", "lrRurluR", "", 1),
+            ("lrRu", "rluR", "", 1),
+            ("", "rcuR", "lrRu", 1),
+            ("", "lbAubluA", "", 1),
+            ("", "laAualuA", "", 1),
+            ("", "lpPupluP", "", 1),
+            ("", "fgGFgfFG", "", 1),
+            ("fg", "GF", "", 0),
+            // A call that only tries is no half of an inversion.
+            ("", "lrRurtuR", "", 0),
+        ] {
+            let what = format!("{mutex}, {rwlock}: {before}, {during}, {after}");
+            let Some((mut program, reports)) = checked(mutex, rwlock) else { return };
+            let observer = program.observe();
+            program.steps(before);
+            observer.on();
+            program.steps(during);
+            let recording = observer.off();
+            program.steps(after);
+            program.end();
+            let reports = fs::read_to_string(reports).unwrap();
+            assert_eq!(reports.matches("latchwork[").count(), inversions, "{what}: {reports}");
+            assert_eq!(reports.matches("lock-order inversion").count(), inversions, "{what}: {reports}");
+            let calls = mutexes(&recording).map(|class| class.counters.acquisitions).sum::<u64>();
+            let locks = during.bytes().filter(|step| b"lcrtwfg".contains(step)).count();
+            assert_eq!(calls, locks as u64, "{what}");
+            let contended = mutexes(&recording).map(|class| class.counters.contended).sum::<u64>();
+            assert_eq!(contended, during.matches('w').count() as u64, "{what}");
+        }
+
+        // A call that waits for ever for what its thread holds.
+        let Some((mut program, reports)) = checked(mutex, rwlock) else { return };
+        let observer = program.observe();
+        observer.on();
+        program.steps("l");
+        program.0.stdin.as_mut().unwrap().write_all(b"l").unwrap();
+        let begin = Instant::now();
+        while !fs::read_to_string(&reports).unwrap().contains("self-deadlock") {
+            assert!(begin.elapsed() < WATCHDOG, "{mutex}, {rwlock}: no report");
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(program);
+        let reports = fs::read_to_string(reports).unwrap();
+        assert_eq!(reports.matches("self-deadlock").count(), 1, "{mutex}, {rwlock}: {reports}");
+    }
+}
+
+/// A program in its steps that is checked, and the file that the reports go to.
+fn checked(mutex: &'static str, rwlock: &'static str) -> Option<(Program, PathBuf)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let reports = scratch().join(format!("live-reports-{}", NEXT.fetch_add(1, Relaxed)));
+    let file = File::create(&reports).unwrap();
+    let program = Program::start_with(&Setting::new(mutex, rwlock), "steps", |command| {
+        command.env("LATCHWORK_CHECK", "1").stderr(file)
+    });
+    program.map(|program| (program, reports))
 }
 
 /// A thread that has read in an earlier recording, and is idle now, is no reader of this one.

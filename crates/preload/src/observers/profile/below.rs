@@ -5,16 +5,19 @@ use crate::state::abi::Mutex;
 use crate::state::table::{Slot, Table};
 use libc::c_int;
 
-/// The functions that the layer calls.
+/// The table without the layer.
+pub(super) static WITHOUT: Table = Table::EMPTY;
+/// The same, but what tries a lock here is the first attempt of a call that may wait: under the checks that differs from a call
+/// of the program that only tries ([`check::first_attempts`](crate::observers::check::first_attempts)).
 pub(super) static BELOW: Table = Table::EMPTY;
-/// How a mutex is tried before a call waits for it.
+/// The first attempt of `pthread_mutex_lock`.
 pub(super) static TRY_MUTEX: Slot<unsafe extern "C" fn(*mut Mutex) -> c_int> = Slot::new(mutex::try_weak);
 
-/// Sets slots of the table to functions of the layer, or to those below it: `over!(on; name => function, ...)`.
+/// Sets slots of the table to functions of the layer, or to those without it: `over!(on; name => function, ...)`.
 macro_rules! over {
     ($on:expr; $($name:ident => $function:expr),* $(,)?) => {
         $($crate::state::table::TABLE.$name.set(
-            if $on { $function } else { $crate::observers::profile::below::BELOW.$name.get() }
+            if $on { $function } else { $crate::observers::profile::below::WITHOUT.$name.get() }
         );)*
     };
 }

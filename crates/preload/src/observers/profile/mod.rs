@@ -33,7 +33,8 @@
 //! A lock call of the layer counts itself in a table of the thread's own, and tries the lock. If that works, the call is not
 //! contended. Otherwise the thread reads the clock, calls the function below, and reads the clock again. The first
 //! attempt must not barge past waiting threads if the call itself would not. So the layer tries a mutex of this library's in
-//! the way in which `lock` begins ([`mutex::try_weak`]).
+//! the way in which `lock` begins ([`mutex::try_weak`](crate::families::mutex::try_weak)). Under the checks the attempt goes
+//! through their layer, which must know of every acquisition.
 //!
 //! # What it costs
 //!
@@ -46,13 +47,14 @@
 
 use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{c11, cond};
+use crate::observers::check;
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::stderr;
 use crate::state::table::TABLE;
 use acquire::{acquire, attempt};
-use below::{BELOW, TRY_MUTEX, over};
+use below::{BELOW, TRY_MUTEX, WITHOUT, over};
 use calls::{Call, Origin};
 use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
@@ -117,8 +119,11 @@ pub(crate) fn install(
 pub(crate) fn prepare(mutex: Option<&'static [u8]>, rwlock: Option<&'static [u8]>) {
     recording::prepare(mutex.unwrap_or(b"glibc"), rwlock.unwrap_or(b"glibc"));
     Use::PROFILE.set(threads::exits);
+    WITHOUT.copy_from(&TABLE);
     BELOW.copy_from(&TABLE);
-    if mutex.is_none() {
+    if check::is_on() {
+        TRY_MUTEX.set(check::first_attempts(&BELOW));
+    } else if mutex.is_none() {
         TRY_MUTEX.set(BELOW.mutex_trylock.get());
     }
     sleeps::prepare(mutex.is_none());
@@ -243,7 +248,7 @@ macro_rules! acquiring {
             ) -> c_int {
                 let $from = Origin { caller, slot };
                 // SAFETY: the program's own arguments.
-                let $call = move || unsafe { BELOW.$name.get()($first $(, $arg)*) };
+                let $call = move || unsafe { WITHOUT.$name.get()($first $(, $arg)*) };
                 // SAFETY: the program passes a live lock.
                 unsafe { $body }
             })*
