@@ -3,6 +3,7 @@
 use crate::Wish;
 use crate::memory;
 use crate::report::{Problem, Step};
+use crate::sanitizer::Unseen;
 use crate::stack::Stack;
 use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::{Machine, Native};
@@ -104,6 +105,7 @@ impl Guarded {
 
 /// Looks at the tables, which nobody else does meanwhile. `None` if there is no memory for them.
 pub(crate) fn with<R>(look: impl FnOnce(&mut Tables) -> R) -> Option<R> {
+    let _unseen = Unseen::new();
     LOCK.acquire();
     let mut tables = LOCK.tables.load(Relaxed);
     if tables.is_null() {

@@ -41,6 +41,7 @@ mod memory;
 mod names;
 mod report;
 mod roomy;
+mod sanitizer;
 mod stack;
 mod wrapper;
 

@@ -1,12 +1,16 @@
 //! A stack for the thread that prints. Looking up names takes some 20 KiB of stack, and a thread may have 16 KiB in all
 //! (`PTHREAD_STACK_MIN`).
 
+use crate::sanitizer::Unseen;
+
 /// Calls `f` on a stack that has room, or on the caller's stack if there is no memory for another one.
 ///
 /// # Safety
 ///
 /// One thread at a time. `f` does not unwind, and the caller is not cancelled meanwhile.
 pub(crate) unsafe fn call(f: &mut dyn FnMut()) {
+    // Threads use that stack one after the other.
+    let _unseen = Unseen::new();
     // SAFETY: the caller's promise.
     if !unsafe { other::call(f) } {
         f();

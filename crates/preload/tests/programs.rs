@@ -333,6 +333,36 @@ fn misuse_is_reported_across_forks() {
     }
 }
 
+/// ThreadSanitizer reports no race in the detector.
+#[test]
+fn a_program_with_thread_sanitizer_is_checked() {
+    let found = Command::new("cc").arg("-print-file-name=libtsan.so").output();
+    let runtime = found.map_or_else(|_| String::new(), |found| String::from_utf8(found.stdout).unwrap());
+    if !runtime.starts_with('/') {
+        eprintln!("SKIPPED: no libtsan.so; it comes with gcc");
+        return;
+    }
+    // In the order in which the command puts them.
+    let preload = format!("{}:{}", runtime.trim(), library().display());
+    let option = OsStr::new("-fsanitize=thread");
+    for (source, reports) in [("sanitized.c", 0), ("misuse.c", 1)] {
+        let Some(program) = compile(source, &format!("{source}-tsan"), &[option]) else { return };
+        for mutex in ["glibc", default_mutex()] {
+            let mut command = Command::new(&program);
+            if reports != 0 {
+                command.arg("inversion").env("TSAN_OPTIONS", "detect_deadlocks=0");
+            }
+            command.env("LD_PRELOAD", &preload).env("LATCHWORK_CHECK", "1");
+            command.env("LATCHWORK_MUTEX", mutex).env("LATCHWORK_RWLOCK", "glibc");
+            let output = watch(command, source);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{source} under {mutex}: {}\n{stderr}", output.status);
+            assert!(!stderr.contains("ThreadSanitizer"), "{source} under {mutex}: {stderr}");
+            assert_eq!(stderr.matches("latchwork[").count(), reports, "{source} under {mutex}: {stderr}");
+        }
+    }
+}
+
 /// 300,000 mutexes, used, take no more memory than glibc's if the lock fits in their bytes.
 #[test]
 fn memory_of_many_mutexes() {
