@@ -270,6 +270,18 @@ fn statistics_of_readers() {
     assert!(!text("pf-t").contains("readers"));
 }
 
+/// Statistics of a process in which glibc serves every lock say why there are none.
+#[test]
+fn nothing_is_counted_under_glibc() {
+    let mut command = Command::new("/bin/true");
+    command.env("LD_PRELOAD", library()).env("LATCHWORK_STATS", "1");
+    command.env("LATCHWORK_MUTEX", "glibc").env("LATCHWORK_RWLOCK", "glibc");
+    let output = watch(command, "true");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.ends_with(": mutex, rwlock: glibc's own, which are not counted\n"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
 /// `LATCHWORK_CHECK=1` reports the mistake of a program that makes one, and nothing of a program that makes none.
 #[test]
 fn misuse_is_reported() {

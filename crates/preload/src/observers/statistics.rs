@@ -220,6 +220,9 @@ fn text() -> Line {
     let mut out = Line::new();
     // SAFETY: `getpid` takes nothing and always succeeds.
     let pid = unsafe { libc::getpid() };
+    if [Family::Mutex, Family::RwLock].into_iter().all(|family| served_by(family).is_none()) {
+        let _ = writeln!(out, "latchwork[{pid}]: mutex, rwlock: glibc's own, which are not counted");
+    }
     for (family, name) in NAMES {
         let Some(lock) = served_by(family) else { continue };
         let [objects, calls, contended] = counters::of(family);
