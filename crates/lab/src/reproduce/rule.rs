@@ -19,7 +19,7 @@ pub const COMPETITIVE: Bound = Bound::AtLeast(0.8);
 pub const EXCEEDS: Bound = Bound::AtLeast(1.0);
 /// "tracks closely", "no harm", "no significant difference".
 pub const CLOSE: Bound = Bound::Within(0.9, 1.1);
-/// "flat", "broadly similar".
+/// "flat", "broadly similar", "fairly similar".
 pub const FLAT: Bound = Bound::Within(0.67, 1.5);
 /// "linearly", "scales perfectly": of the rate of one thread, times the threads.
 pub const LINEAR: f64 = 0.8;
@@ -43,7 +43,7 @@ pub const GLOSSARY: &[(&str, &str)] = &[
     ("similar, the same, stable, maintains", "0.8 to 1.25"),
     ("competitive", "at least 0.8 times"),
     ("exceeds, the best, in that order", "at least as much"),
-    ("flat, broadly similar", "0.67 to 1.5"),
+    ("flat, broadly or fairly similar", "0.67 to 1.5"),
     ("linearly, scales perfectly", "0.8 of the ideal speedup at least"),
     ("N times better", "at least half of that gain: 1 + (N - 1) / 2"),
     ("a decrease by N%", "at most twice what remains in the paper"),

@@ -27,7 +27,7 @@ const OVER: &[&str] = &["384", "576", "768"];
 pub const TEN: [Statement; 10] = [
     Statement {
         id: "bravo-rwbench-f",
-        title: "BRAVO makes reads scale where writes are rare",
+        title: "BRAVO is ahead where writes are rare",
         value: "bravo-pf-q / pf-q",
         paper: &[],
         groups: &[("threads, 1 write in 10000", &["36", "72"])],

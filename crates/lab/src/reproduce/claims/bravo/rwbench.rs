@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The paper sees BRAVO outperform BA in figure 4d, which has fewer reads. So the rules of 4e and 4f ask for more than the
+/// word does.
+const IMPROVES: &str = "BRAVO inflicts no harm for write-intensive workloads, but improves performance for more read-dominated \
+                        workloads (here: over BA by half, with 36 and 72 threads).";
+
 pub fn claims() -> Vec<Claim> {
     let closely = |set: &str| COUNTS.map(|threads| over_with(set, threads, CLOSE)).to_vec();
     let same_rate = |lock, set: &str, bound| {
@@ -48,16 +53,30 @@ pub fn claims() -> Vec<Claim> {
         claim(
             "bravo-rwbench-e",
             "section 5.4, figure 4e (1 of 1000)",
-            "BRAVO improves performance for more read-dominated workloads: BRAVO-BA yields performance similar to \
-             that of Per-CPU, BA is flat.",
+            IMPROVES,
             [36, 72].map(|threads| over_with(RATIOS[4], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("improves; flat"),
+        ).number("improves"),
         claim(
             "bravo-rwbench-f",
             "section 5.4, figure 4f (1 of 10000)",
-            "Figures 4e and 4f are fairly similar.",
+            IMPROVES,
             [36, 72].map(|threads| over_with(RATIOS[5], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("improves; flat"),
+        ).number("improves"),
+        claim(
+            "bravo-rwbench-similar",
+            "section 5.4, figures 4e and 4f",
+            "Figure 4e (P = 1/1000) and Figure 4f (P = 1/10000 - extremely read-dominated) are fairly similar (here: each \
+             lock with as many threads).",
+            [("rwbench", BA), ("rwbench", BRAVO), ("rwbench-others", COHORT), ("rwbench-others", PER_CPU)]
+                .iter()
+                .flat_map(|(experiment, lock)| {
+                    [8, 18, 36, 72].map(|threads| {
+                        let rate = |set| with(experiment, lock, threads, set);
+                        ratio(rate(RATIOS[5]), rate(RATIOS[4]), FLAT)
+                    })
+                })
+                .collect(),
+        ).number("fairly similar"),
         claim(
             "bravo-rwbench-flat",
             "section 5.4, figures 4e and 4f",
