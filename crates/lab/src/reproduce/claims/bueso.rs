@@ -70,15 +70,26 @@ pub fn claims() -> Vec<Claim> {
             "figure 1 (throughput per CPU)",
             "By using all cores in a single socket, the microbenchmark throughput decreases by 91.8 percent when \
              compared with using only two cores.",
-            vec![per_cpu(local(SPIN, 15), local(SPIN, 2), decrease(0.918))],
+            vec![
+                per_cpu(local(SPIN, 15), local(SPIN, 2), decrease(0.918)),
+                // The rate of a CPU alone would fall by as much under a lock that serves all CPUs at a constant rate.
+                ratio(local(SPIN, 15), local(SPIN, 2), Bound::AtMost(WORSE)),
+            ],
         ).number("-91.8%"),
         claim(
             "bueso-smoothly",
             "figure 1",
             "Performance degrades smoothly as more cores contribute to cache-line contention.",
             [(4, 2), (8, 4), (15, 8)]
-                .map(|(more, fewer)| per_cpu(local(SPIN, more), local(SPIN, fewer), Bound::AtMost(WORSE)))
-                .to_vec(),
+                .iter()
+                .flat_map(|(more, fewer)| {
+                    let (more, fewer) = (local(SPIN, *more), local(SPIN, *fewer));
+                    [
+                        per_cpu(more.clone(), fewer.clone(), Bound::AtMost(WORSE)),
+                        ratio(more, fewer, Bound::AtMost(1.0)),
+                    ]
+                })
+                .collect(),
         ).number("degrades"),
         claim(
             "bueso-two-sockets",
@@ -187,4 +198,33 @@ pub fn claims() -> Vec<Claim> {
             )],
         ).number("1.8x"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_serves_all_cpus_at_a_constant_rate_does_not_degrade() {
+        let constant = |figure: &Figure| match figure {
+            Figure::PerThread(at) => Ok(1.0 / at.threads as f64),
+            _ => Ok(1.0),
+        };
+        for id in ["bueso-one-socket", "bueso-two-sockets", "bueso-remote-memory-90"] {
+            let claim = claims().into_iter().find(|claim| claim.id == id).unwrap();
+            let met = |check: &Check| check.bound.allows(check.value.compute(&constant).unwrap());
+            assert!(!claim.checks.iter().all(met), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_lock_whose_total_rate_rises_does_not_degrade_smoothly() {
+        let rises = |figure: &Figure| match figure {
+            Figure::PerThread(at) => Ok((at.threads as f64).powf(-0.9)),
+            figure => Ok((figure.at().unwrap().threads as f64).powf(0.1)),
+        };
+        let claim = claims().into_iter().find(|claim| claim.id == "bueso-smoothly").unwrap();
+        let met = |check: &Check| check.bound.allows(check.value.compute(&rises).unwrap());
+        assert!(!claim.checks.iter().all(met));
+    }
 }
