@@ -63,7 +63,7 @@ pub const TEN: [Statement; 10] = [
     Statement {
         id: "bravo-page-fault-many",
         title: "BRAVO in the kernel speeds up page faults on many processors",
-        value: "bravo-rwsem / rwsem",
+        value: "bravo-rwsem-4.20 / rwsem-4.20",
         paper: &[1.93],
         groups: &[("threads", &["142"])],
     },
@@ -158,6 +158,20 @@ mod tests {
                 "{}",
                 statement.id
             );
+        }
+    }
+    #[test]
+    fn a_label_names_only_locks_that_its_rule_looks_at() {
+        let all: Vec<&str> =
+            claims::experiments().iter().flat_map(|experiment| experiment.locks).copied().collect();
+        for statement in &TEN {
+            let claim = claims::all().into_iter().find(|claim| claim.id == statement.id).unwrap();
+            let figures = claim.checks.iter().flat_map(|check| check.value.figures());
+            let used: Vec<&str> = figures.map(|figure| figure.lock()).collect();
+            let labels = statement.groups.iter().map(|(label, _)| *label).chain([statement.value]);
+            for word in labels.flat_map(str::split_whitespace).filter(|word| all.contains(word)) {
+                assert!(used.contains(&word), "{}: {word} is not one of {used:?}", statement.id);
+            }
         }
     }
 }
