@@ -31,7 +31,7 @@ struct Cli {
 enum Command {
     /// Nanoseconds per lock+unlock pair, before and after the process has had a second thread.
     Uncontended(uncontended::Options),
-    /// Throughput, longest wait and fairness of threads that do nothing but lock and unlock.
+    /// Throughput, longest batch of acquisitions and fairness of threads that do nothing but lock and unlock.
     Contended(contended::Contended),
     /// Processor time used by waiters while one thread holds the lock.
     Hold(contended::Hold),

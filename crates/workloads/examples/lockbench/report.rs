@@ -1,5 +1,6 @@
 //! Everything, under each lock, interleaved.
 
+use crate::contended::BATCH;
 use crate::{median, range};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -178,9 +179,10 @@ fn print_tables(figures: &Figures, locks: &[&str], options: &Options) {
             format!("{:.2} ({middle:.3}x, {low:.3} .. {high:.3})", median(speed) / 1e6)
         },
     );
-    table("The same: longest wait of all rounds (ms)", &|what, lock| {
-        format!("{:.1}", range(get(what, lock, "/longest_wait_ms")).1)
-    });
+    table(
+        &format!("The same: longest {BATCH} acquisitions of a thread, of all rounds (ms)"),
+        &|what, lock| format!("{:.1}", range(get(what, lock, "/longest_batch_ms")).1),
+    );
     table(
         "The same: fairness factor (share of the better half of the threads; 0.5 is even)",
         &|what, lock| format!("{:.2}", median(get(what, lock, "/fairness_factor"))),
