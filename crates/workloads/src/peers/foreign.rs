@@ -71,6 +71,8 @@ impl<C: Calls> Lock for Foreign<C> {
     type Machine = Native;
     type Read<'a> = Reading<'a, C>;
     type Write<'a> = Writing<'a, C>;
+    // Abseil and nsync have condition variables of their own, but with functions that `Functions` does not have. docs/workloads.md
+    // says that these locks are measured with this library's.
     type Condvar = RawCondvar<Native>;
     type Semaphore = glibc::Semaphore;
     const SHARED: bool = C::SHARED;

@@ -46,8 +46,10 @@ two runs of the same round; the median of the rounds counts, and the lowest and 
 below 0.97 and user time above 1.1 are marked as harm. `--against LOCK` prints the same for any one workload.
 
 These workloads use condition variables and semaphores beside the lock: glibc's with glibc's mutex, this library's with its
-own locks, as in a program that runs with the preloaded library. With the mutexes of other libraries they use the condition
-variable of that library, and glibc's semaphore. `latchwork-lab simulate harm` compares with a model of glibc's mutex.
+own locks, as in a program that runs with the preloaded library. With the mutexes of `std` and `parking_lot` they use the
+condition variable of that library, and glibc's semaphore. With those of Concurrency Kit, Abseil and nsync they use this library's
+condition variable, and glibc's semaphore: what waits for a condition there is not what a program of that library would have.
+`latchwork-lab simulate harm` compares with a model of glibc's mutex.
 
 ";
 
