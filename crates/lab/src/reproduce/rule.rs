@@ -121,6 +121,7 @@ impl Figure {
             Figure::Extra("parked", _) => "share of time asleep of ",
             Figure::Extra("writes/s", _) => "writes a second of ",
             Figure::Extra("failed tries/op", _) => "failed tries per operation of ",
+            Figure::Extra("reclaimed", _) => "share of removed elements that were reclaimed in the run by ",
             Figure::Extra(..) => "figure of ",
             Figure::LockBytes(_) => "bytes of ",
             Figure::WaiterBytes(_) => "bytes per waiter of ",

@@ -53,6 +53,10 @@ struct Own {
     keys: Vec<u32>,
     /// Whether each of all keys is there; right for the own ones.
     there: Vec<bool>,
+    /// How many elements the thread has removed.
+    removed: usize,
+    /// How many elements of all threads waited to be reclaimed when the thread had done its operations.
+    waiting: usize,
 }
 
 impl HashtableStrategies {
@@ -62,7 +66,8 @@ impl HashtableStrategies {
 
     fn own(&self, thread: usize, threads: usize) -> Own {
         let keys = (0..self.keys).filter(|key| Self::owner(*key, threads) == thread);
-        Own { keys: keys.map(|key| key as u32).collect(), there: (0..self.keys).map(initially).collect() }
+        let there = (0..self.keys).map(initially).collect();
+        Own { keys: keys.map(|key| key as u32).collect(), there, removed: 0, waiting: 0 }
     }
 
     /// Inserts or removes one of the thread's own keys.
@@ -76,6 +81,7 @@ impl HashtableStrategies {
         let Some(last) = own.keys.len().checked_sub(1) else { return Ok(()) };
         let key = u64::from(own.keys[thread.below(last as u64 + 1) as usize]);
         let there = &mut own.there[key as usize];
+        own.removed += usize::from(*there);
         let done = if *there { table.remove(handle, key)? } else { table.insert(handle, key, value(key))? };
         if !done {
             let what = if *there { "lost before it was removed" } else { "there before it was inserted" };
@@ -160,6 +166,7 @@ impl HashtableStrategies {
                 thread.work(gap);
             }
         }
+        own.waiting = table.waiting();
         Ok(own)
     }
 
@@ -173,6 +180,15 @@ impl HashtableStrategies {
         }
         drop(handle);
         Ok(table)
+    }
+
+    /// Of the elements that the threads removed, the share that was reclaimed before the first thread left the table: later
+    /// reclamation is not in the measured time. `None` if none was removed.
+    fn reclaimed(owns: &[(usize, Own)]) -> Option<f64> {
+        let removed: usize = owns.iter().map(|(_, own)| own.removed).sum();
+        // What a thread leaves is reclaimed when it leaves, so the most that any saw is near what waited before that.
+        let waited = owns.iter().map(|(_, own)| own.waiting).max()?;
+        (removed > 0).then(|| removed.saturating_sub(waited) as f64 / removed as f64)
     }
 
     /// Whether the table has the keys that their owners left in it, and no others.
@@ -271,6 +287,9 @@ impl TableWorkload for HashtableStrategies {
             let of_table = owns.iter().filter(|(thread, _)| thread % count == index);
             self.check(table.0, of_table.map(|(_, own)| own))?;
         }
-        Ok(measured)
+        Ok(match Self::reclaimed(&owns) {
+            Some(share) => measured.with("reclaimed", share),
+            None => measured,
+        })
     }
 }

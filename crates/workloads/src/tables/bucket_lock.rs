@@ -146,7 +146,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         handle.reader.quiescent();
     }
 
-    fn waiting(&mut self) -> usize {
+    fn waiting(&self) -> usize {
         self.store.waiting()
     }
 

@@ -68,7 +68,7 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
     }
 
     /// Elements that are neither in the table nor free to be used again.
-    fn waiting(&mut self) -> usize {
+    fn waiting(&self) -> usize {
         0
     }
 
