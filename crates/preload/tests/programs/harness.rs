@@ -5,6 +5,7 @@ use latchwork::locks::mutex::Suspension;
 use latchwork::registry::{self, Entry, Kind, PRELOADED};
 use std::borrow::BorrowMut;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -186,6 +187,12 @@ pub(super) fn watch(mut command: impl BorrowMut<Command>, what: &str) -> Output 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{what}: {error}"));
+    // A pipe holds 64 KiB, and reports may be longer.
+    let mut errors = child.stderr.take().expect("a pipe");
+    let errors = thread::spawn(move || {
+        let mut text = Vec::new();
+        errors.read_to_end(&mut text).map(|_| text)
+    });
     let begin = Instant::now();
     while child.try_wait().expect("our child").is_none() {
         if begin.elapsed() > WATCHDOG {
@@ -199,7 +206,8 @@ pub(super) fn watch(mut command: impl BorrowMut<Command>, what: &str) -> Output 
         }
         thread::sleep(Duration::from_millis(2));
     }
-    child.wait_with_output().expect("our child")
+    let output = child.wait_with_output().expect("our child");
+    Output { stderr: errors.join().expect("the thread above").expect("our child's pipe"), ..output }
 }
 
 /// Every lock of this kind that a program can run under.
