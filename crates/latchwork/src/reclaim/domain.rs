@@ -66,6 +66,10 @@ struct Throttle<M: Machine> {
 /// machine, and short enough for a program that has lost a guard to go on.
 const THROTTLE: u64 = 1_000_000_000;
 
+/// For how many nanoseconds a thread waits for a grace period before it looks whether another thread has reclaimed what it
+/// waits for: rarely enough to cost nothing, for a case that is rare.
+const LOOK: u64 = 10_000_000;
+
 /// What a thread that retires does while there is more garbage than the [`Limit`]: see [`Domain::set_at_limit`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AtLimit {
@@ -446,7 +450,43 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     pub fn barrier(&self) {
         self.assert_outside("barrier");
         self.assert_not_reclaiming("barrier");
-        self.reclaim_all(&self.backlog.lock(), Steal::All, None);
+        self.reclaim_before(|_| ());
+    }
+
+    /// Reclaims what was retired before, whichever thread has retired it. In a section of the caller's own, `inside` reclaims what
+    /// it can of the central list each time that the caller has the list.
+    ///
+    /// The caller has the list only while it reclaims. While it waits for readers, other threads may collect, and so may a reader
+    /// that the caller waits for.
+    pub(super) fn reclaim_before(&self, inside: impl Fn(&List<M>)) {
+        let (mut rest, mut goal) = (Rest::new(), None);
+        loop {
+            let collecting = self.backlog.lock();
+            let list = collecting.list();
+            if goal.is_none() && collecting.steal(Steal::All) {
+                goal = Some(list.goal());
+            }
+            while (list.is_waiting() || self.take(list)) && self.is_due(list.ticket.load(Relaxed)) {
+                // SAFETY: the ticket was given out after the objects were retired, and it is due.
+                unsafe { list.reclaim() };
+            }
+            let is_inside = Self::is_inside();
+            if is_inside {
+                inside(list);
+            }
+            let is_reached = |goal: u32| list.finished().wrapping_sub(goal) as i32 >= 0;
+            if goal.is_some_and(|goal| list.is_vacant() || is_reached(goal)) {
+                return;
+            }
+            let ticket = list.ticket.load(Relaxed);
+            let any = list.is_waiting();
+            drop(collecting);
+            if is_inside || !any {
+                rest.take::<M>(false);
+            } else {
+                self.wait(ticket, Pace::Normal, Some(Deadline::after::<M>(LOOK)));
+            }
+        }
     }
 
     /// Reclaims for the other threads until `stop` returns `true`, and then everything. Looks every `nanos` nanoseconds.

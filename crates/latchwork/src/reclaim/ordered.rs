@@ -22,19 +22,13 @@
 //!
 //! Cost: one atomic read-modify-write for each retired object, on the word that readers load. Only the C++ face uses it.
 
-use super::backlog::Steal;
 use super::grace::{Stamps, is_at_least};
 use super::header::{Header, ReclaimFn, note};
 use super::list::List;
-use super::pace::{Pace, Rest};
 use super::rcu::{General, RcuDomain};
 use crate::machine::record::{self, NESTING, Records, STEP, TIME};
-use crate::machine::{Arith, Deadline, Group, Word};
+use crate::machine::{Arith, Group, Word};
 use core::sync::atomic::Ordering::*;
-
-/// For how many nanoseconds a thread waits for a grace period before it looks whether another thread has reclaimed what it
-/// waits for: rarely enough to cost nothing, for a case that is rare.
-const LOOK: u64 = 10_000_000;
 
 /// What of a time has room in a header: the lower 31 bits of its steps, above a bit that is set. So no stamp is 0, which stands
 /// for none.
@@ -72,9 +66,8 @@ impl<M: Records> RcuDomain<M> {
     /// [`barrier`](Self::barrier) that may be called in a section of the caller's own. There it waits neither for that
     /// section nor for a younger one, if everything was retired by [`retire_ordered`](Self::retire_ordered) before the
     /// section began. If anything else was retired and not reclaimed, it waits for the end of the section, and so for
-    /// ever. Threads that call this may do so at the same time: none keeps another one from reclaiming while it waits. A thread in
-    /// [`barrier`](Self::barrier) does, and waits for the caller's section meanwhile: both would wait for ever. So a program that calls this
-    /// in sections calls it everywhere.
+    /// ever. Threads may call this and [`barrier`](Self::barrier) at the same time: none keeps another one from reclaiming while it
+    /// waits. A thread that retires beyond the limit does, for as long as [`set_at_limit`](Self::set_at_limit) says.
     ///
     /// # Panics
     ///
@@ -82,34 +75,7 @@ impl<M: Records> RcuDomain<M> {
     #[track_caller]
     pub fn barrier_anywhere(&self) {
         self.assert_not_reclaiming("barrier");
-        let (mut rest, mut goal) = (Rest::new(), None);
-        loop {
-            let collecting = self.backlog.lock();
-            let list = collecting.list();
-            if goal.is_none() && collecting.steal(Steal::All) {
-                goal = Some(list.goal());
-            }
-            while (list.is_waiting() || self.take(list)) && self.is_due(list.ticket.load(Relaxed)) {
-                // SAFETY: the ticket was given out after the objects were retired, and it is due.
-                unsafe { list.reclaim() };
-            }
-            let is_inside = Self::is_inside();
-            if is_inside {
-                self.reclaim_ordered(list);
-            }
-            let is_reached = |goal: u32| list.finished().wrapping_sub(goal) as i32 >= 0;
-            if goal.is_some_and(|goal| list.is_vacant() || is_reached(goal)) {
-                return;
-            }
-            let ticket = list.ticket.load(Relaxed);
-            let any = list.is_waiting();
-            drop(collecting);
-            if is_inside || !any {
-                rest.take::<M>(false);
-            } else {
-                self.wait(ticket, Pace::Normal, Some(Deadline::after::<M>(LOOK)));
-            }
-        }
+        self.reclaim_before(|list| self.reclaim_ordered(list));
     }
 
     /// Reclaims the objects of a list that were retired before the oldest section began. The caller has the list, and is in
@@ -143,6 +109,7 @@ impl<M: Records> RcuDomain<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::backlog::Steal;
     use super::super::forks::{advance_to_the_end, in_a_child};
     use super::*;
     use crate::machine::Native;
@@ -221,6 +188,27 @@ mod tests {
             }
             drop(section);
         }
+    }
+
+    /// A barrier in another thread waits for the caller's section, and lets the caller reclaim meanwhile.
+    #[test]
+    fn barriers_inside_and_outside_do_not_wait_for_each_other() {
+        assert!(in_a_child(|| {
+            let domain = &RcuDomain::new();
+            retire(domain);
+            let section = domain.enter();
+            std::thread::scope(|scope| {
+                let outside = scope.spawn(|| domain.barrier());
+                // Until that thread has seen this section, and waits for it.
+                while domain.stall().is_none() {
+                    std::thread::yield_now();
+                }
+                domain.barrier_anywhere();
+                let is_clean = domain.is_clean();
+                drop(section);
+                outside.join().is_ok() && is_clean
+            })
+        }));
     }
 
     /// Grace periods and retirements while the clock wraps around.
