@@ -13,6 +13,8 @@ const CALLS: &[(&str, (u32, u32))] = &[
     ("futex", (2, 6)),
     // `MEMBARRIER_CMD_PRIVATE_EXPEDITED`.
     ("membarrier", (4, 14)),
+    ("mmap", (2, 6)),
+    ("mmap2", (2, 6)),
     ("openat", (2, 6)),
     ("prctl", (2, 6)),
     ("read", (2, 6)),
