@@ -275,7 +275,7 @@ fn the_page_begins_with_statements_that_have_plots() {
     assert!(!text.contains("bravo-page-fault-few.svg"), "it is none of the ten");
     let plot = std::fs::read_to_string(scratch.join("claims/bravo-page-fault-many.svg")).unwrap();
     assert!(
-        plot.starts_with("<svg") && plot.contains("bravo-rwsem / rwsem") && plot.len() < 20_000,
+        plot.starts_with("<svg") && plot.contains("bravo-rwsem-4.20 / rwsem-4.20") && plot.len() < 20_000,
         "{plot}"
     );
     let html = std::fs::read_to_string(report.join("index.html")).unwrap();
