@@ -180,8 +180,7 @@ impl Session {
     pub fn read(&self) -> Result<Vec<Recording>> {
         let pid = self.pid();
         let found = files::read(&of(&self.directory));
-        if found.as_ref().map_or(true, |found| files::is_lossy(found)) && files::is_full(&of(&self.directory))
-        {
+        if files::is_lost(&found) && files::is_full(&of(&self.directory)) {
             let parent = if self.number & control::IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
             return Err(Failure::new(format!(
                 "{parent} of process {pid} is full, so not all was recorded, and there is no result"

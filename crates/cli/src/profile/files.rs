@@ -93,6 +93,11 @@ pub fn is_lossy(recordings: &[Recording]) -> bool {
     recordings.iter().flat_map(|recording| &recording.dropped).any(|(what, _)| LOSSY.contains(what))
 }
 
+/// Whether recordings cannot be read, or are [lossy](is_lossy).
+pub fn is_lost(found: &Result<Vec<Recording>>) -> bool {
+    found.as_ref().map_or(true, |recordings| is_lossy(recordings))
+}
+
 /// Names of [`Recording::dropped`] for that.
 pub const LOSSY: [&str; 2] = ["threads", "tables"];
 

@@ -125,7 +125,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let status = session::run(&options.command, &environment)?;
     let found = files::read(recordings.path());
-    recordings.check_room(found.as_ref().map_or(true, |found| files::is_lossy(found)))?;
+    recordings.check_room(files::is_lost(&found))?;
     let found = found.map_err(|failure| {
         let rest = format!(" and made no recording: {}", failure.message);
         session::not_recorded(&options.command, status, &rest)

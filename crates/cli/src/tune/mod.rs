@@ -159,7 +159,7 @@ fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
         return Ok(Err(Interrupted(signal)));
     }
     let found = files::read(recordings.path());
-    recordings.check_room(found.as_ref().map_or(true, |found| files::is_lossy(found)))?;
+    recordings.check_room(files::is_lost(&found))?;
     let found = found
         .map_err(|failure| Failure::new(format!("the program made no recording: {}", failure.message)))?;
     let tuned = Tuned::new(&join::join(&found), &found);
