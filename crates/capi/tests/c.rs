@@ -318,7 +318,7 @@ fn thread_safety_analysis() {
     }
 }
 
-/// Clang warns about no header, and about none of the templates that the programs use, whose own code is not looked at.
+/// Clang warns about no header, and about no template that the programs use. What it says of their own code does not count.
 #[test]
 fn the_headers_have_no_warnings_in_clang() {
     if !is_there("clang") || !is_there("clang++") {

@@ -94,7 +94,7 @@ fn write(text: &[u8]) {
 /// what that thread had locked stays locked here.
 static NAMELESS: AtomicBool = AtomicBool::new(false);
 
-/// Whose turn to print it is during a fork.
+/// Which thread has the turn to print during a fork.
 #[derive(Copy, Clone, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Turn {

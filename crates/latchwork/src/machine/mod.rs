@@ -228,8 +228,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// can fail. Otherwise it returns `false` and changes nothing. Other values of the word must matter only to a thread in the
     /// queue, so that a machine may look at the word alone.
     ///
-    /// The queue is looked at first: an Intel Xeon (2023) takes 4 ns more, a quarter of an uncontended pair, to load the word
-    /// that a locked instruction has just written than to load another one of the line.
+    /// The queue is looked at first, because an Intel Xeon (2023) loads a word late if a locked instruction has just written it.
+    /// Another word of the line comes 4 ns earlier, a quarter of an uncontended pair.
     ///
     /// Only the holder of the lock may call it. It may be *torn*: a value that another thread writes between the look and the
     /// store is overwritten. A thread that still sees its value a microsecond later can rely on it, unless the holder was

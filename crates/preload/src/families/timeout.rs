@@ -81,7 +81,7 @@ pub(crate) unsafe fn try_in_time(
     if unsafe { Timeout::checked(clock, time) }.is_some() { attempt() } else { EBUSY }
 }
 
-/// The same for a mutex, whose calls look at the time only when they have to wait.
+/// The same for a mutex: its calls look at the time only when they have to wait.
 pub(crate) fn try_on(clock: clockid_t, attempt: impl FnOnce() -> c_int) -> c_int {
     if Timeout::on(clock, core::ptr::null()).is_some() { attempt() } else { EBUSY }
 }

@@ -77,7 +77,7 @@ pub(crate) unsafe fn unmap(memory: *mut c_void, bytes: usize) {
     unsafe { syscall(libc::SYS_munmap, memory, bytes) };
 }
 
-/// Asks the kernel for pages of a mapping, whose contents stay as they are. `false`: it refuses.
+/// Asks the kernel for pages of a mapping. Their contents stay as they are. `false`: the kernel refuses.
 pub(crate) fn populate(pages: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the kernel adds pages to a mapping, changes no contents, and refuses addresses that are not mapped.
     unsafe { syscall(libc::SYS_madvise, pages, bytes, libc::MADV_POPULATE_WRITE) == 0 }
