@@ -55,9 +55,11 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
     }
 }
 
-/// Nanoseconds after which a parked waiter wakes up by itself, the first time (1 ms) and at most (134 ms), and the factor
-/// between: a suspended thread is noticed soon, and a long wait costs few wakeups.
-const SLEEPS: (u64, u64, u64) = (1 << (10 + MICRO), 128 << (10 + MICRO), 4);
+/// Nanoseconds after which the head of a queue, parked, wakes up by itself for the first time: 1 ms. A torn unlock is noticed soon.
+const FIRST_SLEEP: u64 = 1 << (10 + MICRO);
+/// Nanoseconds after which a parked thread wakes up by itself at most (134 ms), and the factor between two sleeps: a long wait
+/// costs few wakeups.
+const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 4);
 /// The same of a waiter that no thread unparks: 65 microseconds to 4 ms.
 const NAPS: (u64, u64, u64) = (64 << MICRO, 4096 << MICRO, 2);
 
@@ -69,9 +71,15 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself.
-    pub fn of_sleeps() -> Self {
-        Intervals { next: SLEEPS.0, most: SLEEPS.1, factor: SLEEPS.2 }
+    /// Of a parked head. A holder unparks it, unless the unlock was torn or the holder is suspended; then the sleep ends by itself.
+    pub fn of_head() -> Self {
+        Self::of_sleeps(FIRST_SLEEP)
+    }
+
+    /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself, the first time
+    /// after `first` nanoseconds.
+    pub fn of_sleeps(first: u64) -> Self {
+        Intervals { next: first, most: SLEEPS.0, factor: SLEEPS.1 }
     }
 
     fn next(&mut self) -> u64 {

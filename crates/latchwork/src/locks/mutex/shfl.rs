@@ -288,7 +288,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// One that has `slept` and finds the lock held was robbed: it naps, first for a sixteenth of a turn.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
-        let mut intervals = Intervals::of_sleeps();
+        let mut intervals = Intervals::of_head();
         let (mut nap, mut slept) = (u64::from(P::TURN / P::PROMPTNESS) << MICRO, false);
         let mut demands = !P::STEALING;
         loop {

@@ -88,7 +88,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         mut spun: bool,
         watch: &dyn Fn(),
     ) -> bool {
-        let mut intervals = Intervals::of_sleeps();
+        let mut intervals = Intervals::of_head();
         let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
         loop {
             let long = self.turn_exceeds(PROMISE_BOUND);
