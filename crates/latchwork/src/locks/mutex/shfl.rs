@@ -354,8 +354,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // The next head sleeps on, at `word`, until the caller's unlock unparks it. If it has timed out by now, its node may
             // belong to the head of another lock's queue, which the requeue then moves here. So an unlock wakes all threads at
             // `word`: waking one could leave this lock's head asleep. The stranger may sleep until its own timed wakeup.
+            self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, &self.word);
-            self.turn.fetch_or(ASLEEP.0, Relaxed);
             self.word.store(HELD.with(PARKED).0, Relaxed);
         } else {
             // No unlock of the caller's will wake it, or (where no thread may steal) the lock would be unused until it runs.

@@ -234,8 +234,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // The next head cannot enter beside this thread. It sleeps on, as a parked head, until this thread leaves. It is
             // moved before PARKED is set: the thread that sees PARKED must find the sleeper.
             let at = if side == Side::Write { &self.word } else { &self.readers };
+            self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, at);
-            self.turn.fetch_or(ASLEEP.0, Relaxed);
             at.fetch_or(PARKED, Relaxed);
         } else {
             M::wake(status, 1);
