@@ -375,6 +375,22 @@ fn cpp_programs() {
     }
 }
 
+/// The headers use nothing that C++23 deprecates. Before version 13, libstdc++ does not say what that is.
+#[test]
+fn the_headers_use_nothing_that_is_deprecated() {
+    let source = "#include <bits/stdc++.h>\n#pragma GCC poison aligned_storage aligned_storage_t aligned_union aligned_union_t\n\
+        #include <latchwork.hpp>\n#include <latchwork/rcu>\n#include <latchwork/hazard_pointer>\n\
+        template class lw::seqlock<int>;\n";
+    let path = scratch().join("deprecated.cpp");
+    fs::write(&path, source).expect("the directory is there");
+    for compiler in compilers(["g++", "clang++"]) {
+        let mut command = Command::new(compiler);
+        // Older compilers call C++23 so.
+        command.args(["-std=c++2b", "-fsyntax-only", "-Werror=deprecated-declarations", "-I"]);
+        run(command.arg(manifest().join("include")).arg(&path));
+    }
+}
+
 /// Only if asked for: every day, C's programs do the same with the same library.
 #[test]
 fn cpp_programs_under_sanitizers() {

@@ -57,9 +57,9 @@ template <class T> class seqlock {
 
   private:
     static T from(const uint64_t *copy) noexcept {
-        typename std::aligned_storage<sizeof(T), alignof(T)>::type place;
-        std::memcpy(&place, copy, sizeof(T));
-        return *reinterpret_cast<T *>(&place);
+        alignas(T) unsigned char place[sizeof(T)];
+        std::memcpy(place, copy, sizeof(T));
+        return *reinterpret_cast<T *>(place);
     }
 
     mutable lw_seqlock_t raw_ = LW_SEQLOCK_INIT;
