@@ -39,6 +39,7 @@ mod cancel;
 mod graph;
 mod memory;
 mod names;
+mod output;
 mod report;
 mod roomy;
 mod sanitizer;
@@ -46,6 +47,7 @@ mod stack;
 mod wrapper;
 
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
+pub use output::write;
 pub use report::problems;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

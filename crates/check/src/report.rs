@@ -1,6 +1,7 @@
 //! What was found, in words.
 
 use crate::names::shown;
+use crate::output::{self, with_errno_kept};
 use crate::roomy;
 use crate::stack::Stack;
 use latchwork::machine::{Machine, Native};
@@ -51,6 +52,10 @@ pub(crate) fn report(me: usize, problem: &Problem) {
     if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
         return;
     }
+    with_errno_kept(|| print(me, problem));
+}
+
+fn print(me: usize, problem: &Problem) {
     if begin(me) {
         let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
         // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.
@@ -80,13 +85,12 @@ pub(crate) fn write_with(write: fn(&[u8])) {
 
 fn write(text: &[u8]) {
     let write = WRITE.load(Relaxed);
-    // SAFETY: `write_with` stores only such functions. The text is initialised. There is nobody to tell if it cannot be written.
-    unsafe {
-        if write.is_null() {
-            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
-        } else {
-            std::mem::transmute::<*mut (), fn(&[u8])>(write)(text);
-        }
+    if write.is_null() {
+        // There is nobody to tell if it cannot be written.
+        let _ = output::write(libc::STDERR_FILENO, text);
+    } else {
+        // SAFETY: `write_with` stores only such functions.
+        unsafe { std::mem::transmute::<*mut (), fn(&[u8])>(write)(text) };
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn configure(value: Option<&'static [u8]>) -> bool {
 }
 
 fn open() -> c_int {
-    // Where others may write, the path may be their symbolic link; and `exit` must not wait for the reader of a pipe.
+    // Where others may write, the path may be their symbolic link; and `exit` must not wait for ever for the reader of a pipe.
     let safe = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: `PATH` has the layout of bytes, no thread writes it after `configure`, and its last byte is zero.
     unsafe {
@@ -152,25 +152,42 @@ extern "C" fn report() {
         stderr::write(text().as_bytes());
         return;
     }
-    if let Some(kept) = kept() {
-        return json().write_to(kept);
-    }
-    let file = open();
-    if file < 0 {
-        let mut out = Line::new();
-        out.bytes(b"latchwork: cannot write statistics to ");
-        for byte in PATH.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0) {
-            out.bytes(&[byte]);
+    let written = match kept() {
+        Some(kept) => json().write_to(kept),
+        None => {
+            let file = open();
+            if file < 0 {
+                // SAFETY: the C library says where the calling thread's `errno` is.
+                return match unsafe { *libc::__errno_location() } {
+                    libc::ELOOP => complain(format_args!("it is a symbolic link; name the file itself")),
+                    error => complain(format_args!(
+                        "error {error}; name a file that the program's user may write to"
+                    )),
+                };
+            }
+            let written = json().write_to(file);
+            kernel::close(file);
+            written
         }
-        // SAFETY: the C library says where the calling thread's `errno` is.
-        let _ = match unsafe { *libc::__errno_location() } {
-            libc::ELOOP => writeln!(out, ": it is a symbolic link; name the file itself"),
-            error => writeln!(out, ": error {error}; name a file that the program's user may write to"),
-        };
-        return stderr::write(out.as_bytes());
+    };
+    match written {
+        Ok(()) => {}
+        Err(libc::ENOSPC | libc::EDQUOT) => complain(format_args!("there is no room for them")),
+        Err(libc::EFBIG) => complain(format_args!("the limit on the size of files (ulimit -f) is too low")),
+        Err(libc::EPIPE | libc::EAGAIN) => complain(format_args!("no process reads what is written there")),
+        Err(error) => complain(format_args!("error {error}")),
     }
-    json().write_to(file);
-    kernel::close(file);
+}
+
+/// Says on stderr why the file has no statistics.
+fn complain(why: core::fmt::Arguments) {
+    let mut out = Line::new();
+    out.bytes(b"latchwork: cannot write statistics to ");
+    for byte in PATH.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0) {
+        out.bytes(&[byte]);
+    }
+    let _ = writeln!(out, ": {why}");
+    stderr::write(out.as_bytes());
 }
 
 /// How readers of `lock` got in, if the lock counts that.

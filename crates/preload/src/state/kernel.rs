@@ -3,7 +3,7 @@
 //! `open`, `mmap` and the like may be another preloaded library's, and may take a lock there: tracers of memory or of files count
 //! calls under a mutex. This library calls them within lock calls and while it sets the process up, where it must not make a lock
 //! call. So it calls the kernel itself. Each function here has the result and the `errno` of the C library's function, and
-//! none is a cancellation point.
+//! none is a cancellation point. [`latchwork_check::write`] is of this kind, too.
 
 use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
@@ -44,12 +44,6 @@ pub(crate) fn read(file: c_int, text: &mut [u8]) -> usize {
     // SAFETY: the text is valid for its length.
     let length = unsafe { syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) };
     usize::try_from(length).unwrap_or(0)
-}
-
-/// `write`. An error goes unreported: there is no place to report it.
-pub(crate) fn write(file: c_int, text: &[u8]) {
-    // SAFETY: the text is initialised.
-    unsafe { syscall(libc::SYS_write, file, text.as_ptr(), text.len()) };
 }
 
 /// `mmap`, with memory to read and write. Private memory of zeroes, unless `file` is a descriptor: then the file's bytes from

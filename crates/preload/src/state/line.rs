@@ -1,6 +1,5 @@
-//! A text for stderr or a file, built on the stack and written with one system call.
+//! A text for stderr or a file, built on the stack, and mostly written with one system call.
 
-use super::kernel;
 use super::memory::quietly;
 use core::fmt::Write;
 use libc::c_int;
@@ -31,9 +30,9 @@ impl Line {
         &self.bytes[..self.length]
     }
 
-    /// Writes the text. An error goes unreported: there is no place to report it.
-    pub(crate) fn write_to(&self, file: c_int) {
-        quietly(|| kernel::write(file, self.as_bytes()));
+    /// Writes the text. An error has the kernel's number.
+    pub(crate) fn write_to(&self, file: c_int) -> Result<(), c_int> {
+        quietly(|| latchwork_check::write(file, self.as_bytes()))
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn begin(later: bool) {
     });
 }
 
-/// Writes to the stream, if it is still open.
+/// Writes to the stream, if it is still open. An error goes unreported: there is no place to report it.
 pub(crate) fn write(text: &[u8]) {
     if !IS_OPEN.load(Relaxed) {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn write(text: &[u8]) {
     let is_stream = |file: &c_int| kernel::status(*file).is_some_and(|found| identity(&found) == stream);
     quietly(|| {
         if let Some(file) = [libc::STDERR_FILENO, KEPT.load(Relaxed)].into_iter().find(is_stream) {
-            kernel::write(file, text);
+            let _ = latchwork_check::write(file, text);
         }
     });
 }

@@ -2,6 +2,11 @@
 //! taken, sanitizers, filters of system calls, libraries that bind past it, profilers.
 
 use super::*;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A path that leads elsewhere may be another user's trap: statistics follow no symbolic link.
 #[test]
@@ -143,6 +148,85 @@ fn reports_go_to_no_file_of_the_program() {
         assert_eq!(fs::read_to_string(&file).unwrap(), "data\n", "{variable}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(says), "{variable}: {output:?}");
         assert!(output.status.success(), "{variable}: {}", output.status);
+    }
+}
+
+/// What cannot be written sends the program no signal, and statistics say it if they have a file of their own.
+#[test]
+fn reports_that_cannot_be_written() {
+    use std::os::unix::process::CommandExt;
+    let Some(program) = compile("unread.c", "unread_limited", &[]) else { return };
+    let (reports, json) = (scratch().join("unread-reports"), scratch().join("unread.json"));
+    let to_json = format!("json:{}", json.display());
+    let run = |variable: &str, value: &str, stderr: Stdio, limit: bool| {
+        let mut command = Setting::new(default_mutex(), "glibc").command(&program);
+        command.arg("").env(variable, value).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let set = move || match limit {
+            // SAFETY: the structure is valid for the call.
+            true => (unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) } == 0)
+                .then_some(())
+                .ok_or_else(io::Error::last_os_error),
+            false => Ok(()),
+        };
+        // SAFETY: a system call that is safe between fork and exec.
+        let output = unsafe { command.pre_exec(set) }.spawn().unwrap().wait_with_output().unwrap();
+        assert!(output.status.success() && output.stdout == b"ok\n", "{variable}={value}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for variable in ["LATCHWORK_CHECK", "LATCHWORK_STATS"] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        run(variable, "1", writer.into(), false);
+        run(variable, "1", File::create(&reports).unwrap().into(), true);
+        assert_eq!(fs::metadata(&reports).unwrap().len(), 0);
+    }
+    fs::write(&json, "").unwrap();
+    let said = run("LATCHWORK_STATS", &to_json, Stdio::piped(), true);
+    assert!(said.contains("unread.json: the limit on the size of files"), "{said}");
+    let said = run("LATCHWORK_STATS", "json:/dev/full", Stdio::piped(), false);
+    assert!(said.contains("/dev/full: there is no room"), "{said}");
+    assert_eq!(run("LATCHWORK_STATS", &to_json, Stdio::piped(), false), "");
+    assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
+}
+
+/// A report that is longer than there is room in the pipe is written to its end, although the pipe does not block, or a signal
+/// handler runs meanwhile.
+#[test]
+fn reports_into_a_full_pipe() {
+    const ROOM: libc::c_int = 4096;
+    let Some(program) = compile("unread.c", "unread", &[]) else { return };
+    let command = |how: &str| {
+        let mut command = Setting::new(default_mutex(), "glibc").command(&program);
+        command.arg(how).env("LATCHWORK_CHECK", "1");
+        command
+    };
+    let whole = String::from_utf8(watch(command(""), "unread.c").stderr).unwrap();
+    assert!(whole.len() > 2 * ROOM as usize, "{whole}");
+    for how in ["nonblock", "signal"] {
+        let (mut reader, writer) = io::pipe().unwrap();
+        // SAFETY: the descriptor is open.
+        assert!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, ROOM) } == ROOM);
+        let mut child = command(how).stdout(Stdio::piped()).stderr(writer).spawn().unwrap();
+        let begin = Instant::now();
+        let mut filled = 0;
+        while filled < ROOM {
+            assert!(begin.elapsed() < WATCHDOG, "{how}: no report");
+            thread::sleep(Duration::from_millis(1));
+            // SAFETY: the descriptor is open, and there is room for the answer.
+            unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut filled) };
+        }
+        let mut stdout = child.stdout.take().unwrap();
+        if how == "signal" {
+            // SAFETY: a signal to a child that was not waited for yet.
+            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGUSR1) };
+            stdout.read_exact(&mut [0]).unwrap();
+        }
+        let (mut report, mut rest) = (String::new(), String::new());
+        reader.read_to_string(&mut report).unwrap();
+        stdout.read_to_string(&mut rest).unwrap();
+        assert!(child.wait().unwrap().success() && rest == "ok\n", "{how}: {rest}");
+        assert_eq!(report.lines().count(), whole.lines().count(), "{how}: {report}");
     }
 }
 
