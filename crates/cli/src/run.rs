@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::{env, io};
 
 /// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
-/// that this process was given.
-pub const VARIABLES: [&str; 9] = [
+/// that this process was given. (`LATCHWORK_NEAR` and `LATCHWORK_MEMBARRIER` say what suits a program, under all locks. They
+/// stay.)
+pub const VARIABLES: [&str; 11] = [
     "LATCHWORK_MUTEX",
     "LATCHWORK_RWLOCK",
     "LATCHWORK_LOCKS",
@@ -26,6 +27,8 @@ pub const VARIABLES: [&str; 9] = [
     "LATCHWORK_TRACE",
     "LATCHWORK_TRACE_WINDOW",
     "LATCHWORK_LIVE",
+    "LATCHWORK_ONLY",
+    "LATCHWORK_NOT",
 ];
 
 /// Under which locks a program runs, and which of the programs that it starts.
@@ -182,9 +185,10 @@ fn become_program(
     let environment =
         environment.into_iter().chain([("LATCHWORK_LOCKS", by_place)]).chain(under.programs.environment());
     let more = more.into_iter().chain([("LATCHWORK_LIVE", "1".into())]);
-    for (name, value) in environment.chain(more) {
-        // SAFETY: no other thread exists: this runs first thing in main.
-        unsafe { env::set_var(name, value) };
+    // SAFETY: no other thread exists: this runs first thing in main.
+    unsafe {
+        VARIABLES.iter().for_each(|name| env::remove_var(name));
+        environment.chain(more).for_each(|(name, value)| env::set_var(name, value));
     }
     execute(command)
 }

@@ -1,11 +1,14 @@
 //! `latchwork run`: the program must not notice that latchwork started it.
 
+use crate::COMMAND;
 use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn run(script: &str) -> std::process::Output {
@@ -257,14 +260,45 @@ fn the_programs_that_get_the_locks_are_chosen_by_name() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// What this process finds in its environment is another command's: a program under it must not get it. All names are tried that
+/// the library reads.
+#[test]
+fn variables_of_a_command_around_this_one_do_not_count() {
+    let mut names = BTreeSet::new();
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/src")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let source = fs::read_to_string(path).unwrap();
+            let read = source.split("b\"LATCHWORK_").skip(1).filter_map(|rest| rest.split_once("=\""));
+            names.extend(read.map(|(name, _)| format!("LATCHWORK_{name}")));
+        }
+    }
+    assert!(names.contains("LATCHWORK_ONLY") && names.contains("LATCHWORK_LOCKS"), "{names:?}");
+    let directory = scratch("around");
+    let trace = directory.join("trace.lw");
+    for words in [&["run"][..], &["check"], &["profile"], &["record", "-o", trace.to_str().unwrap()]] {
+        let mut command = latchwork();
+        command.args(words).args(["--", "env"]).envs(names.iter().map(|name| (name, "around")));
+        let text = stdout(&command.output().unwrap());
+        let stay: Vec<&str> = text.lines().filter_map(|line| line.strip_suffix("=around")).collect();
+        assert_eq!(stay.iter().collect::<BTreeSet<_>>().len(), 2, "{words:?}: {stay:?}");
+        assert!(
+            ["LATCHWORK_NEAR", "LATCHWORK_MEMBARRIER"].iter().all(|name| stay.contains(name)),
+            "{stay:?}"
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// A program that is left out must not notice the library: neither its lock nor a name that does not exist.
 #[test]
 fn a_program_that_is_not_chosen_is_glibcs() {
-    let output = latchwork()
-        .args(["run", "--not", "grep", "--", "grep", "-c", "near", "/proc/self/maps"])
-        .env("LATCHWORK_CHECK", "1")
-        .output()
-        .unwrap();
+    let output = output(&["run", "--check", "--not", "grep", "--", "grep", "-c", "near", "/proc/self/maps"]);
     assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("0\n", ""));
 }
 
@@ -286,6 +320,8 @@ fn check_is_a_command_of_its_own() {
         assert_eq!(output.status.code(), Some(5));
         assert!(stderr(&output).contains("inversion"), "{arguments:?}: {}", stderr(&output));
     }
+    let within = latchwork().args(["run", "--only", "make", "--", COMMAND, "check"]).arg(&program).output();
+    assert!(stderr(&within.unwrap()).contains("inversion"));
     let left_out = latchwork().args(["check", "--not", "program", "--"]).arg(&program).output().unwrap();
     assert_eq!((left_out.status.code(), stderr(&left_out).as_str()), (Some(5), ""));
     fs::remove_dir_all(directory).unwrap();
