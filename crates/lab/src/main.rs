@@ -4,6 +4,8 @@
 // Rust's runtime ignores SIGPIPE before main. Without it, `latchwork-lab bench --list | head` ends as other programs do.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
+// `print!` and `eprint!` panic if the disk is full or the reader is gone: see `latchwork_console::output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod ablate;
 mod bench;

@@ -105,9 +105,9 @@ pub fn ablate(options: &Options) -> Result<i32> {
     let results = if options.native { run::natively(&plan) } else { run::simulated(&plan) }?;
     let to_stdout = options.json.as_deref() == Some(Path::new("-"));
     if to_stdout {
-        print!("{}", report::json(&plan, &results));
+        output::print(&report::json(&plan, &results))?;
     } else {
-        print!("{}", report::text(&plan, &results));
+        output::print(&report::text(&plan, &results))?;
     }
     if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
         output::write("--json", path, &report::json(&plan, &results))?;

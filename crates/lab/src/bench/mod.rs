@@ -10,6 +10,7 @@ use crate::measure::{Part, finish, list, progress, stuck, suite};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Machine};
+use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_console::stats::order;
 use latchwork_workloads::native::{self, Threads};
@@ -116,7 +117,7 @@ pub fn bench(options: &Options) -> Result<i32> {
     }
     let candidates = peers::candidates();
     if common.list {
-        print!("{}", list::text(common.workload.as_deref(), &candidates)?);
+        output::print(&list::text(common.workload.as_deref(), &candidates)?)?;
         return Ok(0);
     }
     let cpus = machine::cpus();

@@ -118,27 +118,29 @@ pub fn calibrate(options: &Options) -> Result<i32> {
     Profile::parse(&text, "the measured profile").map_err(|error| Failure::new(error.to_string()))?;
     let lines = calibration.lines();
     if to_stdout(&options.output) {
-        print!("{text}");
+        output::print(&text)?;
     } else {
         write(&path, &text)?;
     }
     let json = || serde_json::to_string_pretty(&lines).expect("plain data") + "\n";
     match &options.json {
-        Some(path) if path == Path::new("-") => print!("{}", json()),
+        Some(path) if path == Path::new("-") => output::print(&json())?,
         Some(path) => output::write("--json", path, &json())?,
         None => (),
     }
     if !to_stdout(&options.output) && !to_stdout(&options.json) {
-        print!("{}", table(&lines, &machine));
         let name = if options.output.is_some() { path.display().to_string() } else { THIS_MACHINE.into() };
-        println!("\nWritten to {}.", path.display());
-        println!("Simulate it: latchwork-lab simulate WORKLOAD --machine {name}");
+        output::print(&format!(
+            "{}\nWritten to {}.\nSimulate it: latchwork-lab simulate WORKLOAD --machine {name}\n",
+            table(&lines, &machine),
+            path.display()
+        ))?;
     }
     if machine.load_average > 0.5 * machine.cpus as f64 {
-        eprintln!(
+        output::say(&format!(
             "latchwork-lab: the machine was busy (load average {}): the numbers may be too large",
             machine.load_average
-        );
+        ));
     }
     Ok(0)
 }

@@ -117,7 +117,7 @@ pub fn choose(options: &Options) -> Result<i32> {
     let text = page(&plans, &results, 2 * options.machines.len());
     match &options.markdown {
         Some(path) => output::write("--markdown", path, &(generated::head(&Machine::here().line()) + &text))?,
-        None => print!("{text}"),
+        None => output::print(&text)?,
     }
     Ok(i32::from(results.iter().any(Results::failed)))
 }

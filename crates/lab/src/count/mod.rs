@@ -104,11 +104,10 @@ pub fn count(options: &Options) -> Result<()> {
     let semaphore = lock(names::semaphore());
     locks.push(Lock { kind: "semaphore", ..semaphore });
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&locks).expect("plain data"));
-        return Ok(());
+        return output::print(&(serde_json::to_string_pretty(&locks).expect("plain data") + "\n"));
     }
     let (table, legend) = if options.paper { beside_the_paper(&locks) } else { beside_the_registry(&locks) };
-    print!("{}\n\n{legend}", table.trim_fmt());
+    output::print(&format!("{}\n\n{legend}", table.trim_fmt()))?;
     if let Some(path) = &options.markdown {
         let machine = format!("{} (simulated)", simulated::MACHINE);
         output::write("--markdown", path, &(generated::head(&machine) + &markdown(&table, &legend)))?;

@@ -48,13 +48,13 @@ pub fn finish(parts: &[Part], common: &Common, machine: &str) -> Result<i32> {
         }
     };
     if to_stdout {
-        print!("{}", json());
+        output::print(&json())?;
     } else {
         let texts: Vec<_> =
             parts.iter().map(|part| report::text(&part.plan, &part.results, &part.header)).collect();
-        print!("{}", texts.join("\n"));
+        output::print(&texts.join("\n"))?;
         if parts.len() > 1 {
-            print!("\nAll workloads:\n{}", against::sum(parts));
+            output::print(&format!("\nAll workloads:\n{}", against::sum(parts)))?;
         }
     }
     if let Some(path) = &common.markdown {
@@ -82,6 +82,6 @@ pub fn progress(measurements: usize) -> ProgressBar {
 
 /// Threads that wait for a lock for ever cannot be ended by anything less.
 pub fn stuck(why: &str) -> ! {
-    eprintln!("\nlatchwork-lab: the lock that was being measured is stuck: {why}");
+    output::say(&format!("\nlatchwork-lab: the lock that was being measured is stuck: {why}"));
     std::process::exit(1)
 }

@@ -120,10 +120,10 @@ pub fn predict(options: &Options) -> Result<i32> {
     let report = report::Report::new(&trace.about, &plan, &answer);
     match &options.plot {
         Some(path) if answer.is_refused() => {
-            eprintln!(
+            output::say(&format!(
                 "latchwork-lab: --plot {}: nothing is drawn, because there is no prediction",
                 path.display()
-            );
+            ));
         }
         Some(path) => {
             let text = plot::text(&report)
@@ -133,9 +133,9 @@ pub fn predict(options: &Options) -> Result<i32> {
         None => {}
     }
     match options.json.as_deref() {
-        Some(path) if path == Path::new("-") => print!("{}", report.json()),
+        Some(path) if path == Path::new("-") => output::print(&report.json())?,
         path => {
-            print!("{}", report.text());
+            output::print(&report.text())?;
             if let Some(path) = path {
                 std::fs::write(path, report.json())
                     .map_err(|error| Failure::new(format!("--json {}: {error}", path.display())))?;

@@ -156,7 +156,7 @@ fn shard(text: &str) -> std::result::Result<Shard, String> {
 pub fn reproduce(options: &Options) -> Result<i32> {
     let claims = select(&options.only)?;
     if options.list {
-        print!("{}", table::list(&claims));
+        output::print(&table::list(&claims))?;
         return Ok(0);
     }
     check_outputs(options)?;
@@ -175,7 +175,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     if let Some(shard) = options.shard {
         return work.shard(shard, &claims, &experiments, &ready);
     }
-    announce(options, &claims);
+    announce(options, &claims)?;
     let document = work.all(&claims, &experiments, &ready)?;
     write(options, &document, &ready)?;
     Ok(document.interrupted.map_or(i32::from(document.failed()), |signal| 128 + signal))
@@ -210,7 +210,7 @@ impl Work<'_> {
         let state = self.options.state.as_ref().map_or_else(String::new, |path| path.display().to_string());
         let Shard { part, of } = shard;
         let done = if signal.is_some() { "is interrupted; run it again to resume" } else { "is done" };
-        println!("Shard {part} of {of} {done}: its runs are in {state}");
+        output::print(&format!("Shard {part} of {of} {done}: its runs are in {state}\n"))?;
         Ok(signal.map_or(0, |signal| 128 + signal))
     }
 
@@ -301,21 +301,22 @@ impl Work<'_> {
 }
 
 /// The rules, before anything is run.
-fn announce(options: &Options, claims: &[Claim]) {
+fn announce(options: &Options, claims: &[Claim]) -> Result<()> {
     let rules = table::list(claims);
     if options.json_only() {
-        eprintln!("{rules}");
+        output::say(&rules);
+        Ok(())
     } else {
-        println!("{rules}");
+        output::print(&(rules + "\n"))
     }
 }
 
 fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> {
     let to_stdout = options.json_only();
     if to_stdout {
-        print!("{}", document.json(ready));
+        output::print(&document.json(ready))?;
     } else {
-        print!("{}", table::text(document));
+        output::print(&table::text(document))?;
     }
     if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
         output::write("--json", path, &document.json(ready))?;
@@ -326,7 +327,7 @@ fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> 
     if let Some(directory) = &options.report {
         let page = directory.join("index.html");
         output::write("--report", &page, &html::page(document, ready)?)?;
-        eprintln!("The report is {}", page.display());
+        output::say(&format!("The report is {}", page.display()));
     }
     Ok(())
 }

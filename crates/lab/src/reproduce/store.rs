@@ -139,7 +139,7 @@ impl Store {
             let written =
                 file.lock().expect("no thread panics while it holds the mutex").write_all(text.as_bytes());
             if let Err(error) = written {
-                eprintln!("--state {}: {error}", path.display());
+                output::say(&format!("--state {}: {error}", path.display()));
             }
         }
         line.into()

@@ -9,6 +9,7 @@ use crate::measure::plan::Limits;
 use crate::measure::{Part, finish, list, suite};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output;
 use latchwork_sim::{Adversary, Arbitration, MAX_THREADS, Profile, Sim};
 use latchwork_workloads::candidate::Candidate;
 use latchwork_workloads::registry::{self, List};
@@ -113,7 +114,7 @@ pub fn simulate(options: &Options) -> Result<i32> {
     let common = &options.common;
     let candidates = candidates();
     if common.list {
-        print!("{}", list::text(common.workload.as_deref(), &candidates)?);
+        output::print(&list::text(common.workload.as_deref(), &candidates)?)?;
         return Ok(0);
     }
     let name = options.machine.as_deref().unwrap_or_default();

@@ -3,7 +3,9 @@
 
 use super::Target as Wanted;
 use latchwork_console::failure::Result;
+use latchwork_console::output;
 use latchwork_sim::explore::{Outcome, Settings, Target, explore_all, targets};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Runs so many schedules of each of these, from number `first` on, and prints what came of it. Returns the exit
@@ -13,12 +15,15 @@ pub fn explore(wanted: &[Wanted], first: u64, schedules: u64, freeze: bool) -> R
     let is_wanted =
         |target: &Target| wanted.iter().any(|one| (one.kind, one.name) == (target.kind, target.name));
     let chosen: Vec<Target> = targets().into_iter().filter(is_wanted).collect();
-    let failed = AtomicBool::new(false);
+    let (failed, unprinted) = (AtomicBool::new(false), OnceLock::new());
     explore_all(&chosen, &settings, first..first.saturating_add(schedules), |target, outcome| {
         failed.fetch_or(outcome.failure.is_some(), Relaxed);
-        println!("{}", line(target, outcome, first, freeze));
+        if let Err(failure) = output::print(&(line(target, outcome, first, freeze) + "\n")) {
+            // The schedules that still run tell the same, or nothing.
+            let _ = unprinted.set(failure);
+        }
     });
-    Ok(i32::from(failed.into_inner()))
+    unprinted.into_inner().map_or(Ok(i32::from(failed.into_inner())), Err)
 }
 
 fn line(target: &Target, outcome: &Outcome, first: u64, freeze: bool) -> String {

@@ -153,9 +153,9 @@ pub fn torture(options: &Options) -> Result<i32> {
     }
     let results = run(&plan, &targets)?;
     match options.json.as_deref() {
-        Some(path) if path == Path::new("-") => print!("{}", report::json(&plan, &results)),
+        Some(path) if path == Path::new("-") => output::print(&report::json(&plan, &results))?,
         path => {
-            print!("{}", report::text(&plan, &results));
+            output::print(&report::text(&plan, &results))?;
             path.map_or(Ok(()), |path| output::write("--json", path, &report::json(&plan, &results)))?;
         }
     }
@@ -215,7 +215,7 @@ fn run(plan: &Plan, targets: &[Target]) -> Result<Results> {
             }
         };
         if let Some(failed) = &report.failed {
-            bar.suspend(|| eprint!("{}", report::failure(plan, target, failed)));
+            bar.suspend(|| output::say(report::failure(plan, target, failed).trim_end_matches('\n')));
         }
         results.locks.push(Tortured { target, report: *report });
         results.interrupted = interrupted;

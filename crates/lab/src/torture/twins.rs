@@ -3,8 +3,8 @@
 use super::Target;
 use super::parent::{self, End, Job};
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::names;
 use latchwork_console::signals::Signals;
+use latchwork_console::{names, output};
 use latchwork_torture::twins;
 use std::time::Duration;
 
@@ -50,8 +50,7 @@ pub fn self_test(seed: u64, only: Option<&str>) -> Result<i32> {
             },
         };
         missed += u32::from(verdict != "caught");
-        println!("{:<10}  {}: {}", verdict, twin.name, twin.mistake);
-        println!("            {why}");
+        output::print(&format!("{verdict:<10}  {}: {}\n            {why}\n", twin.name, twin.mistake))?;
     }
     Ok(i32::from(missed > 0))
 }

@@ -1,11 +1,13 @@
 //! `latchwork-lab predict`: what comes out of a trace that is written here.
 
+use crate::COMMAND;
 use crate::common::{output, scratch, stderr, stdout};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Two threads that compute for 9 us, and then hold the lock for 1 us. Each call waited for so many nanoseconds.
 fn write(path: &Path, wait: u64) {
@@ -65,6 +67,36 @@ fn the_same_file_and_seed_give_the_same_bytes() {
         "<polygon",
     ] {
         assert!(svg.contains(wanted), "{wanted} is missing: {svg}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let directory = scratch("predict-full");
+    write(&directory.join("trace.lw"), 0);
+    let words = [
+        "predict",
+        "trace.lw",
+        "--machine",
+        "1x2",
+        "--recorded-on",
+        "1x2",
+        "--threads",
+        "2",
+        "--acquisitions",
+        "1000",
+    ];
+    for more in [&[][..], &["--json", "-"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(COMMAND);
+        let output = command.args(words).args(more).current_dir(&directory).stdout(full).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {said}");
+        assert!(
+            said.starts_with("latchwork-lab: standard output: No space left on device"),
+            "{more:?}: {said}"
+        );
     }
     fs::remove_dir_all(directory).unwrap();
 }

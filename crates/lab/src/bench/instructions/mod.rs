@@ -78,9 +78,9 @@ pub fn run(common: &Common) -> Result<i32> {
         serde_json::to_string_pretty(&document).expect("plain data") + "\n"
     };
     match common.json.as_deref() {
-        Some(path) if path == Path::new("-") => print!("{}", document()),
+        Some(path) if path == Path::new("-") => output::print(&document())?,
         path => {
-            print!("{}", text(&machine, rounds, &costs, &operations));
+            output::print(&text(&machine, rounds, &costs, &operations))?;
             if let Some(path) = path {
                 output::write("--json", path, &document())?;
             }
