@@ -331,6 +331,37 @@ fn misuse_is_reported() {
     }
 }
 
+/// A recorder of every lock call above the checks, as someone may set both by hand: they report the same.
+#[test]
+fn misuse_is_reported_while_it_is_traced() {
+    let Some(program) = compile("misuse.c", "misuse_traced", &[]) else { return };
+    let directory = recorded::directory();
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for (mistake, says) in [
+            ("clean", ""),
+            ("inversion", "lock-order inversion"),
+            ("chain", "the first of 2 steps"),
+            ("self", "self-deadlock"),
+            ("stranger", "by a thread that does not hold it"),
+        ] {
+            let mut command = Setting::new(mutex, rwlock).command(&program);
+            command.arg(mistake).env("LATCHWORK_CHECK", "1").env("LATCHWORK_TRACE", &directory);
+            let what = format!("{mistake} under {mutex} and {rwlock}");
+            let output = watch(command, &what);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{what}: {}\n{stderr}", output.status);
+            assert_eq!(
+                stderr.matches("latchwork[").count(),
+                usize::from(mistake != "clean"),
+                "{what}: {stderr}"
+            );
+            assert!(stderr.contains(says), "{what}: {stderr}");
+        }
+    }
+    assert!(fs::read_dir(&directory).unwrap().count() > 0);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Reports of a process that forks meanwhile: each child makes its own, with names.
 #[test]
 fn misuse_is_reported_across_forks() {

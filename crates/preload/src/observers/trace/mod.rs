@@ -17,6 +17,7 @@
 //!
 //! No value with a destructor lives across a call below, because the thread may be cancelled there.
 
+use super::check;
 use super::clocks::{Moment, both};
 use super::names::Names;
 use crate::families::timeout::{try_in_time, try_on};
@@ -39,7 +40,10 @@ mod stream;
 
 /// The functions that the layer calls.
 static BELOW: Table = Table::EMPTY;
-/// How a mutex is tried before a call waits for it.
+/// The same, but what tries a lock here is the first attempt of a call that may wait: under the checks that differs from a call
+/// of the program that only tries ([`check::first_attempts`]).
+static FIRST: Table = Table::EMPTY;
+/// The first attempt of `pthread_mutex_lock`.
 static TRY_MUTEX: Slot<unsafe extern "C" fn(*mut Mutex) -> c_int> = Slot::new(mutex::try_weak);
 
 /// Records from the start of the process on, if a file can be made. `mutex` and `rwlock` are the names of the locks that
@@ -67,6 +71,12 @@ pub(crate) fn install(
         return false;
     }
     BELOW.copy_from(&TABLE);
+    FIRST.copy_from(&TABLE);
+    if check::is_on() {
+        TRY_MUTEX.set(check::first_attempts(&FIRST));
+    } else if mutex.is_none() {
+        TRY_MUTEX.set(FIRST.mutex_trylock.get());
+    }
     place(mutex.is_none());
     true
 }
@@ -186,7 +196,6 @@ fn place(glibc: bool) {
         sem_timedwait => sem_timedwait, sem_clockwait => sem_clockwait,
     }
     if glibc {
-        TRY_MUTEX.set(BELOW.mutex_trylock.get());
         crate::state::table::install! {
             mtx_lock => mtx_lock, mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
             cnd_signal => cnd_signal, cnd_broadcast => cnd_broadcast,
@@ -372,36 +381,36 @@ layer! {
     mutex_lock(m: *mut Mutex) -> c_int = |call| acquire(mutex_call(m), || TRY_MUTEX.get()(m), call);
     mutex_trylock(m: *mut Mutex) -> c_int = |call| attempt(mutex_call(m), call);
     mutex_timedlock(m: *mut Mutex, time: Time) -> c_int =
-        |call| acquire(mutex_call(m), || BELOW.mutex_trylock.get()(m), call);
+        |call| acquire(mutex_call(m), || FIRST.mutex_trylock.get()(m), call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int =
-        |call| acquire(mutex_call(m), || try_on(clock, || BELOW.mutex_trylock.get()(m)), call);
+        |call| acquire(mutex_call(m), || try_on(clock, || FIRST.mutex_trylock.get()(m)), call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
 
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(kind::RWLOCK, l.addr()); call() };
-    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| acquire(reading(l), || BELOW.rwlock_tryrdlock.get()(l), call);
-    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| acquire(writing(l), || BELOW.rwlock_trywrlock.get()(l), call);
+    rwlock_rdlock(l: *mut RwLock) -> c_int = |call| acquire(reading(l), || FIRST.rwlock_tryrdlock.get()(l), call);
+    rwlock_wrlock(l: *mut RwLock) -> c_int = |call| acquire(writing(l), || FIRST.rwlock_trywrlock.get()(l), call);
     rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| attempt(reading(l), call);
     rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| attempt(writing(l), call);
     rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int =
         |call| acquire(reading(l), || {
-            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_tryrdlock.get()(l))
+            try_in_time(libc::CLOCK_REALTIME, time, || FIRST.rwlock_tryrdlock.get()(l))
         }, call);
     rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int =
         |call| acquire(writing(l), || {
-            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.rwlock_trywrlock.get()(l))
+            try_in_time(libc::CLOCK_REALTIME, time, || FIRST.rwlock_trywrlock.get()(l))
         }, call);
     rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
         |call| acquire(reading(l), || {
-            try_in_time(clock, time, || BELOW.rwlock_tryrdlock.get()(l))
+            try_in_time(clock, time, || FIRST.rwlock_tryrdlock.get()(l))
         }, call);
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int =
         |call| acquire(writing(l), || {
-            try_in_time(clock, time, || BELOW.rwlock_trywrlock.get()(l))
+            try_in_time(clock, time, || FIRST.rwlock_trywrlock.get()(l))
         }, call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| release(kind::RWLOCK, l.addr(), call);
 
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(kind::SPIN, s.addr()); call() };
-    spin_lock(s: *mut Spin) -> c_int = |call| acquire(spinning(s), || BELOW.spin_trylock.get()(s), call);
+    spin_lock(s: *mut Spin) -> c_int = |call| acquire(spinning(s), || FIRST.spin_trylock.get()(s), call);
     spin_trylock(s: *mut Spin) -> c_int = |call| attempt(spinning(s), call);
     spin_unlock(s: *mut Spin) -> c_int = |call| release(kind::SPIN, s.addr(), call);
 
