@@ -13,13 +13,14 @@ use std::process::Command;
 /// Three workers that do each thing a known number of times.
 const KNOWN: &str = r#"
     #include <pthread.h>
+    #include <limits.h>
     #include <semaphore.h>
     #define ROUNDS 1000
     static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, tried = PTHREAD_MUTEX_INITIALIZER, nested;
     static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
     static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
     static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
-    static sem_t units;
+    static sem_t units, full;
     static int ready;
     static long counter;
     static void *worker(void *unused) {
@@ -52,6 +53,9 @@ const KNOWN: &str = r#"
         pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
         pthread_mutex_init(&nested, &attr);
         sem_init(&units, 0, 0);
+        sem_init(&full, 0, SEM_VALUE_MAX);
+        if (sem_post(&full) == 0)
+            return 2;
         pthread_mutex_lock(&tried);
         for (int i = 0; i < 7; i++)
             pthread_mutex_trylock(&tried);
@@ -122,6 +126,8 @@ fn known_counts(directory: &str, options: &[&str]) {
         ("shared", op::RELEASE, 3300),
         ("units", op::WAKE, 3000),
         ("units", op::SLEEP, 3000),
+        // No unit can be added.
+        ("full", op::WAKE, 0),
         ("tried", op::ACQUIRE, 1),
         ("tried", op::FAILED, 7),
         ("tried", op::RELEASE, 1),

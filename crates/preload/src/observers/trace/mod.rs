@@ -292,6 +292,10 @@ fn attempt(call: Call, attempt: impl FnOnce() -> c_int) -> c_int {
 fn wake(kind: u32, address: usize, op: u32, below: impl FnOnce() -> c_int) -> c_int {
     let since = ticks();
     let result = below();
+    // It has done nothing: the thread does not hold the lock, or the semaphore has all the units that it can have.
+    if result != 0 {
+        return result;
+    }
     // From here on the object may be gone: its address is enough.
     if let Some(stream) = stream::current() {
         match objects::find(kind, address) {
