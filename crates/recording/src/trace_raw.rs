@@ -156,13 +156,18 @@ impl Raw {
     }
 }
 
-/// From the two moments that the header has on both clocks. A process that was killed has only one: then the counter is taken
-/// for the one of this machine, whose rate the present moment tells.
+/// From the two moments that the header has on both clocks. A process that was killed has only one. If it is the same on both, the
+/// recorder read `CLOCK_MONOTONIC` (it reads one clock soon after the other). Otherwise the counter is taken for the one of this
+/// machine, whose rate the present moment tells.
 fn nanos_per_tick(header: &Bytes) -> f64 {
     let pair = |ticks, nanos| (header.u64(ticks), header.u64(nanos));
     let start = pair(offset_of!(Header, started_ticks), offset_of!(Header, started));
     let mut end = pair(offset_of!(Header, ended_ticks), offset_of!(Header, ended));
     if end.1 == 0 {
+        const SOON: u64 = 1_000_000;
+        if start.0.abs_diff(start.1) < SOON {
+            return 1.0;
+        }
         end = now();
     }
     let (ticks, nanos) = (end.0.saturating_sub(start.0), end.1.saturating_sub(start.1));
@@ -473,8 +478,9 @@ impl<'a> Divider<'a> {
 mod tests {
     use super::*;
 
-    /// A file of one thread and one mutex, whose ticks are nanoseconds, with these events: operation, gap and wait.
-    fn with_events(name: &str, events: &[(u32, u32, u32)]) -> Raw {
+    /// A file of one thread and one mutex, whose ticks are nanoseconds, with these events: operation, gap and wait. `ended`: when the
+    /// process ended; 0: it was killed.
+    fn with_events(name: &str, ended: u64, events: &[(u32, u32, u32)]) -> Raw {
         let path = std::env::temp_dir().join(format!("latchwork-{name}-{}.trace", std::process::id()));
         let file = File::create(&path).expect("the directory is there");
         let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
@@ -483,7 +489,7 @@ mod tests {
         long(offset_of!(Header, magic), MAGIC);
         for (ticks, nanos, moment) in [
             (offset_of!(Header, started_ticks), offset_of!(Header, started), 1000),
-            (offset_of!(Header, ended_ticks), offset_of!(Header, ended), 1_001_000),
+            (offset_of!(Header, ended_ticks), offset_of!(Header, ended), ended),
         ] {
             long(ticks, moment);
             long(nanos, moment);
@@ -521,11 +527,20 @@ mod tests {
     fn the_cost_of_recording_is_in_the_length_of_the_run() {
         let raw = with_events(
             "cost",
+            1_001_000,
             &[(op::ACQUIRE, 0, 0), (op::RELEASE, 10, 5), (op::COST, 0, 700), (op::ACQUIRE, 750, 0)],
         );
         let thread = &raw.threads[0];
         let cpu: u64 = thread.steps.iter().map(|step| step.cpu).sum();
         assert_eq!((thread.start_ns, cpu), (2000, 60));
         assert_eq!(thread.end_ns, 2000 + 10 + 5 + 750);
+    }
+
+    /// The clock of a recorder without a counter says nanoseconds, also if the process was killed.
+    #[test]
+    fn a_killed_process_without_a_counter() {
+        let raw = with_events("killed", 0, &[(op::ACQUIRE, 0, 0), (op::RELEASE, 1_000_000, 0)]);
+        let thread = &raw.threads[0];
+        assert_eq!((thread.start_ns, thread.end_ns), (2000, 1_002_000));
     }
 }
