@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 /// Locks that a thread holds at once.
 const HELD: usize = 32;
 const THREADS: usize = 4096;
-/// Locks that were ever taken while another was held, or held while another was taken.
+/// Locks that were taken while another was held, or held while another was taken.
 const NODES: usize = 1 << 17;
 const EDGES: usize = 1 << 16;
-/// No edge, no node.
+/// No edge.
 const NONE: u32 = 0;
 
 #[derive(Copy, Clone)]
@@ -35,26 +35,40 @@ struct Thread {
     holds: [Hold; HELD],
 }
 
-/// A lock.
+/// A lock that has an edge.
 struct Node {
-    /// Its address; 0 if it is free, 1 if the lock is gone.
+    /// Its address, or [`FREE`] or [`LEFT`].
     lock: usize,
-    /// The edges that begin here.
-    first: u32,
+    /// The first edge of the list of each [`End`].
+    first: [u32; 2],
     /// The search that came by last, and the edge by which it did.
     seen: u32,
     by: u32,
 }
 
-/// `to` was taken while `from` was held.
+/// A node that was never used, behind which no lock's node is looked for.
+const FREE: usize = 0;
+/// A node whose lock has no edges any more.
+const LEFT: usize = 1;
+
+/// The lock at the end `AFTER` was taken while the lock at the end `BEFORE` was held.
 struct Edge {
-    from: u32,
-    to: u32,
-    next: u32,
+    /// The nodes.
+    ends: [u32; 2],
+    /// The neighbours in the lists of the two nodes. An edge that is free has the next free one in `next[BEFORE]`.
+    next: [u32; 2],
+    previous: [u32; 2],
     /// When it was first seen.
     held: Stack,
     taken: Stack,
 }
+
+/// An end of an edge. Each node has a list for each: of the edges that have it at this end.
+type End = usize;
+/// The lock that was held.
+const BEFORE: End = 0;
+/// The lock that was taken.
+const AFTER: End = 1;
 
 /// All zero at first; too large for a stack.
 pub(crate) struct Tables {
@@ -167,28 +181,26 @@ impl Tables {
 
     /// Adds an edge. If it is new, and closes a cycle, that is a problem.
     fn connect(&mut self, now: &Step) -> Option<Problem> {
-        let (Some(from), Some(to)) = (self.node(now.held.0), self.node(now.taken.0)) else {
-            return self.fill("locks");
-        };
-        let mut edge = self.nodes[from as usize].first;
-        while edge != NONE {
-            if self.edges[edge as usize].to == to {
-                return None;
+        let mut found = None;
+        if let (Some(from), Some(to)) = (self.find(now.held.0), self.find(now.taken.0)) {
+            let mut edge = self.nodes[from as usize].first[BEFORE];
+            while edge != NONE {
+                let Edge { ends, next, .. } = &self.edges[edge as usize];
+                if ends[AFTER] == to {
+                    return None;
+                }
+                edge = next[BEFORE];
             }
-            edge = self.edges[edge as usize].next;
+            found = self.path(to, from);
         }
-        let found = self.path(to, from);
-        let Some(new) = self.new_edge() else { return self.fill("orders of locks") };
-        self.edges[new as usize] =
-            Edge { from, to, next: self.nodes[from as usize].first, held: now.held.1, taken: now.taken.1 };
-        self.nodes[from as usize].first = new;
+        if let Err(what) = self.add(now) {
+            return (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what));
+        }
         let (first, last, length) = found?;
         let step = |edge: u32| {
-            let edge = &self.edges[edge as usize];
-            Step {
-                held: (self.nodes[edge.from as usize].lock, edge.held),
-                taken: (self.nodes[edge.to as usize].lock, edge.taken),
-            }
+            let Edge { ends, held, taken, .. } = &self.edges[edge as usize];
+            let lock = |end: End| self.nodes[ends[end] as usize].lock;
+            Step { held: (lock(BEFORE), *held), taken: (lock(AFTER), *taken) }
         };
         Some(Problem::Inversion { now: *now, then: step(first), back: step(last), length })
     }
@@ -200,10 +212,10 @@ impl Tables {
         (self.nodes[from as usize].seen, self.queue[0]) = (search, from);
         let (mut done, mut end) = (0, 1);
         while done < end {
-            let mut edge = self.nodes[self.queue[done] as usize].first;
+            let mut edge = self.nodes[self.queue[done] as usize].first[BEFORE];
             done += 1;
             while edge != NONE {
-                let next = self.edges[edge as usize].to;
+                let next = self.edges[edge as usize].ends[AFTER];
                 let node = &mut self.nodes[next as usize];
                 if node.seen != search {
                     (node.seen, node.by) = (search, edge);
@@ -213,7 +225,7 @@ impl Tables {
                     self.queue[end] = next;
                     end += 1;
                 }
-                edge = self.edges[edge as usize].next;
+                edge = self.edges[edge as usize].next[BEFORE];
             }
         }
         None
@@ -221,36 +233,90 @@ impl Tables {
 
     fn walk_back(&self, from: u32, last: u32) -> (u32, u32, usize) {
         let (mut first, mut length) = (last, 1);
-        while self.edges[first as usize].from != from {
-            first = self.nodes[self.edges[first as usize].from as usize].by;
+        while self.edges[first as usize].ends[BEFORE] != from {
+            first = self.nodes[self.edges[first as usize].ends[BEFORE] as usize].by;
             length += 1;
         }
         (first, last, length)
     }
 
-    /// The node of a lock.
+    /// The node of a lock, if it has one.
+    fn find(&self, lock: usize) -> Option<u32> {
+        let lock_at = |index: &usize| self.nodes[*index].lock;
+        let index = probes(lock).find(|index| [lock, FREE].contains(&lock_at(index)))?;
+        (lock_at(&index) == lock).then_some(index as u32)
+    }
+
+    /// The node of a lock, which the caller gives an edge.
     fn node(&mut self, lock: usize) -> Option<u32> {
-        // Edges may lead to one that is gone, so it is not used again.
-        let index = probes(lock).find(|index| [lock, 0].contains(&self.nodes[*index].lock))?;
-        self.nodes[index].lock = lock;
-        Some(index as u32)
+        let unused = || probes(lock).find(|index| [FREE, LEFT].contains(&self.nodes[*index].lock));
+        let index = self.find(lock).or_else(|| unused().map(|index| index as u32))?;
+        self.nodes[index as usize].lock = lock;
+        Some(index)
     }
 
-    fn new_edge(&mut self) -> Option<u32> {
-        if self.free_edge != NONE {
-            let edge = self.free_edge;
-            self.free_edge = self.edges[edge as usize].next;
-            return Some(edge);
+    /// Adds an edge. The error: what there is no room for.
+    fn add(&mut self, now: &Step) -> Result<(), &'static str> {
+        let edge = match self.free_edge {
+            // The first one is `NONE`.
+            NONE if self.edges_used + 1 == EDGES as u32 => return Err("orders of locks"),
+            NONE => self.edges_used + 1,
+            free => free,
+        };
+        let from = self.node(now.held.0).ok_or("locks")?;
+        let Some(to) = self.node(now.taken.0) else {
+            self.leave_if_bare(from);
+            return Err("locks");
+        };
+        if edge == self.free_edge {
+            self.free_edge = self.edges[edge as usize].next[BEFORE];
+        } else {
+            self.edges_used = edge;
         }
-        // The first one is `NONE`.
-        (self.edges_used + 1 < EDGES as u32).then(|| {
-            self.edges_used += 1;
-            self.edges_used
-        })
+        let ends = [from, to];
+        let next = [BEFORE, AFTER].map(|end| self.nodes[ends[end] as usize].first[end]);
+        self.edges[edge as usize] =
+            Edge { ends, next, previous: [NONE; 2], held: now.held.1, taken: now.taken.1 };
+        for end in [BEFORE, AFTER] {
+            self.nodes[ends[end] as usize].first[end] = edge;
+            if next[end] != NONE {
+                self.edges[next[end] as usize].previous[end] = edge;
+            }
+        }
+        Ok(())
     }
 
-    fn fill(&mut self, what: &'static str) -> Option<Problem> {
-        (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what))
+    /// Removes an edge, and with it the nodes that have no other one.
+    fn remove(&mut self, edge: u32) {
+        let Edge { ends, next, previous, .. } = self.edges[edge as usize];
+        for end in [BEFORE, AFTER] {
+            match previous[end] {
+                NONE => self.nodes[ends[end] as usize].first[end] = next[end],
+                previous => self.edges[previous as usize].next[end] = next[end],
+            }
+            if next[end] != NONE {
+                self.edges[next[end] as usize].previous[end] = previous[end];
+            }
+            self.leave_if_bare(ends[end]);
+        }
+        self.edges[edge as usize].next[BEFORE] = self.free_edge;
+        self.free_edge = edge;
+    }
+
+    /// Another lock may use the node if it has no edges.
+    fn leave_if_bare(&mut self, node: u32) {
+        let mut index = node as usize;
+        if self.nodes[index].first != [NONE; 2] {
+            return;
+        }
+        self.nodes[index].lock = LEFT;
+        // Nothing is looked for behind a free node, nor then behind those before it that were left.
+        if self.nodes[(index + 1) % NODES].lock == FREE {
+            while self.nodes[index].lock == LEFT {
+                self.nodes[index].lock = FREE;
+                index = (index + NODES - 1) % NODES;
+            }
+        }
     }
 
     pub(crate) fn acquired(&mut self, me: usize, lock: usize, shared: bool, taken: Stack) {
@@ -306,19 +372,11 @@ impl Tables {
 
     /// The lock is gone, and with it what came before and after it.
     pub(crate) fn forget(&mut self, lock: usize) -> Option<Problem> {
-        for index in probes(lock) {
-            if self.nodes[index].lock == 0 {
-                break;
-            }
-            if self.nodes[index].lock == lock {
-                let mut edge = std::mem::replace(&mut self.nodes[index].first, NONE);
-                self.nodes[index].lock = 1;
-                while edge != NONE {
-                    let next = std::mem::replace(&mut self.edges[edge as usize].next, self.free_edge);
-                    self.free_edge = edge;
-                    edge = next;
+        if let Some(node) = self.find(lock) {
+            for end in [BEFORE, AFTER] {
+                while self.nodes[node as usize].first[end] != NONE {
+                    self.remove(self.nodes[node as usize].first[end]);
                 }
-                break;
             }
         }
         let holder = self.take_from_all(lock)?;
@@ -330,4 +388,92 @@ impl Tables {
 fn probes(lock: usize) -> impl Iterator<Item = usize> {
     let start = (lock as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..64).map(move |step| (start as usize + step) % NODES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: usize = 0x1000;
+    /// Locks that are never destroyed.
+    const A: usize = 0x10_0000;
+    const B: usize = 0x10_0040;
+    const C: usize = 0x10_0080;
+    /// Where others begin.
+    const OTHERS: usize = 0x20_0000;
+    /// More than there is room for.
+    const LIVES: usize = 2 * NODES;
+
+    fn tables() -> &'static mut Tables {
+        // SAFETY: zeroes are empty tables, and nothing else has their address.
+        unsafe { memory::map::<Tables>().as_mut() }.expect("there is memory")
+    }
+
+    /// Takes two locks, one after the other, and releases them.
+    fn both(tables: &mut Tables, outer: usize, inner: usize) -> Option<Problem> {
+        let mut found = None;
+        for lock in [outer, inner] {
+            found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
+            tables.acquired(ME, lock, false, Stack::NONE);
+        }
+        for lock in [inner, outer] {
+            assert!(tables.releasing(ME, lock).is_none());
+        }
+        found
+    }
+
+    fn is_inverted(found: Option<Problem>) -> bool {
+        matches!(found, Some(Problem::Inversion { .. }))
+    }
+
+    #[test]
+    fn locks_that_come_and_go_at_one_address() {
+        let tables = tables();
+        for life in 0..LIVES {
+            let (outer, inner) = if life % 3 == 0 { (OTHERS, A) } else { (A, OTHERS) };
+            assert!(both(tables, outer, inner).is_none(), "life {life}: another life had the other order");
+            assert!(tables.forget(OTHERS).is_none());
+        }
+        assert!(both(tables, A, OTHERS).is_none());
+        assert!(is_inverted(both(tables, OTHERS, A)));
+    }
+
+    #[test]
+    fn locks_that_come_and_go_at_many_addresses() {
+        let tables = tables();
+        for life in 0..LIVES {
+            let lock = OTHERS + 40 * life;
+            assert!(both(tables, A, lock).is_none(), "life {life}");
+            // Some live longer than others.
+            let older = OTHERS + 40 * life.saturating_sub(life % 64);
+            assert!(tables.forget(lock).is_none() && tables.forget(older).is_none());
+        }
+        assert!(both(tables, A, B).is_none());
+        assert!(is_inverted(both(tables, B, A)));
+    }
+
+    #[test]
+    fn neighbours_of_locks_that_come_and_go() {
+        let tables = tables();
+        for life in 0..LIVES {
+            assert!(both(tables, OTHERS + 40 * life, B).is_none(), "life {life}");
+            assert!(tables.forget(B).is_none());
+        }
+        assert!(both(tables, A, B).is_none());
+        assert!(is_inverted(both(tables, B, A)));
+    }
+
+    #[test]
+    fn an_order_through_a_lock_ends_with_it() {
+        let tables = tables();
+        for through in [false, true] {
+            assert!(both(tables, A, B).is_none());
+            if !through {
+                tables.forget(B);
+            }
+            assert!(both(tables, B, C).is_none());
+            assert_eq!(is_inverted(both(tables, C, A)), through);
+            tables.forget(C);
+        }
+    }
 }

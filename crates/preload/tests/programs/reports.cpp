@@ -47,6 +47,24 @@ template <class Lock> static void locals()
     }
 }
 
+// Many locals, one after another in the same place, and all taken after the global lock. The last one is taken before it too.
+static void lives()
+{
+    alignas(std::mutex) char place[sizeof(std::mutex)];
+    for (int i = 0; i < 200; i++) {
+        std::mutex *local = new (place) std::mutex;
+        {
+            std::lock_guard<std::mutex> one(global);
+            std::lock_guard<std::mutex> two(*local);
+        }
+        if (i == 199) {
+            std::lock_guard<std::mutex> one(*local);
+            std::lock_guard<std::mutex> two(global);
+        }
+        local->~mutex();
+    }
+}
+
 // Objects that stay with glibc, read twice by one thread.
 static void foreign()
 {
@@ -70,6 +88,8 @@ int main(int, char **arguments)
     } else if (!strcmp(arguments[1], "locals")) {
         locals<std::mutex>();
         locals<std::shared_mutex>();
+    } else if (!strcmp(arguments[1], "lives")) {
+        lives();
     } else if (!strcmp(arguments[1], "pending")) {
         CHECK(join(start(pending, NULL)) == PTHREAD_CANCELED);
         CHECK(survived);
