@@ -3,9 +3,8 @@
 use crate::names::shown;
 use crate::output::{self, with_errno_kept};
 use crate::roomy;
-use crate::stack::Stack;
+use crate::stack::{Object, Stack};
 use latchwork::machine::{Machine, Native};
-use std::ffi::CStr;
 use std::fmt::Write;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
@@ -148,13 +147,7 @@ pub(crate) fn after_fork(turn: Turn, child: bool) {
 /// Whether the allocator is the C library's, which takes no pthread lock: looking up names allocates a lot,
 /// and another one's lock may be what this is about.
 fn allocator_is_plain() -> bool {
-    // SAFETY: zero is a valid `Dl_info`, which the function fills; its strings are the loader's.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
-        libc::dladdr(malloc, &mut info) != 0
-            && CStr::from_ptr(info.dli_fname).to_bytes().windows(7).any(|part| part == b"libc.so")
-    }
+    Object::of(libc::malloc as *const () as usize).is_some_and(|object| object.name().contains("libc.so"))
 }
 
 fn describe(problem: &Problem, names: bool) -> String {

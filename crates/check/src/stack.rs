@@ -1,7 +1,9 @@
 //! Stacks: recorded as addresses, printed with names.
 
-use std::ffi::{CStr, c_void};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Frames of a stack that are kept: our own, and the program's innermost ones.
@@ -33,19 +35,20 @@ impl Stack {
     /// Writes it, without our own frames at its top, a line for each frame.
     pub(crate) fn write(&self, out: &mut String, names: bool) {
         let mut number = 0;
+        let own = OWN_OBJECT.load(Relaxed).then(|| Object::of(Stack::write as *const () as usize)).flatten();
         let mut ours = true;
         for ip in self.0.iter().copied().take_while(|ip| *ip != 0) {
             // The call, not what comes after it: that may be another line.
             let (name, place) = if names { name(ip - 1) } else { (None, None) };
             let text = name.as_deref().unwrap_or("");
-            ours &= if OWN_OBJECT.load(Relaxed) { is_our_object(ip) } else { is_ours(text) };
+            ours &= own.as_ref().map_or_else(|| is_ours(text), |own| own.addresses.contains(&ip));
             if ours {
                 continue;
             }
             let _ = match (&name, place) {
                 (Some(name), Some(place)) => writeln!(out, "      #{number} {name} at {place}"),
-                (Some(name), None) => writeln!(out, "      #{number} {name} ({})", object(ip)),
-                (None, _) => writeln!(out, "      #{number} {}", object(ip)),
+                (Some(name), None) => writeln!(out, "      #{number} {name} ({})", file_at(ip)),
+                (None, _) => writeln!(out, "      #{number} {}", file_at(ip)),
             };
             number += 1;
             if ["main", "start_thread"].contains(&text) {
@@ -79,28 +82,59 @@ fn is_ours(name: &str) -> bool {
     ["latchwork", "backtrace::", "lock_api::"].iter().any(|part| name.starts_with(part))
 }
 
-/// What the loader knows of an address.
-fn loader(ip: usize) -> Option<libc::Dl_info> {
-    // SAFETY: zero is a valid `Dl_info`, which the function fills.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        (libc::dladdr(ip as *const c_void, &mut info) != 0).then_some(info)
+/// A file that is loaded.
+pub(crate) struct Object {
+    /// What the loader has added to each address in the file.
+    bias: usize,
+    addresses: Range<usize>,
+    name: *const c_char,
+}
+
+impl Object {
+    /// The one that has this address. The loader answers under a lock that it holds only while it changes its list. (For `dladdr` it takes
+    /// the lock that a thread holds through the constructors of a library that it loads.)
+    pub(crate) fn of(ip: usize) -> Option<Object> {
+        let mut search = (ip, None);
+        // SAFETY: `look` is called before the function returns, with this argument.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        search.1
+    }
+
+    /// Its path.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        // SAFETY: a string of the loader's, and for the program itself, whose name is empty there, one of the kernel's.
+        unsafe {
+            let name = CStr::from_ptr(self.name);
+            let program: *const c_char =
+                std::ptr::with_exposed_provenance(libc::getauxval(libc::AT_EXECFN) as usize);
+            if name.is_empty() && !program.is_null() { CStr::from_ptr(program) } else { name }
+                .to_string_lossy()
+        }
     }
 }
 
-fn is_our_object(ip: usize) -> bool {
-    let base = |ip| loader(ip).map(|info| info.dli_fbase);
-    base(ip) == base(is_our_object as *const () as usize)
+/// Whether this is the object of the address that is searched.
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: the loader's record, with its program headers, and the argument of `Object::of`.
+    unsafe {
+        let (info, (ip, found)) = (&*info, &mut *search.cast::<(usize, Option<Object>)>());
+        let bias = info.dlpi_addr as usize;
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let start = loaded().map(|header| bias.wrapping_add(header.p_vaddr as usize)).min();
+        let end = loaded().map(|header| bias.wrapping_add((header.p_vaddr + header.p_memsz) as usize)).max();
+        let addresses = start.unwrap_or(0)..end.unwrap_or(0);
+        if addresses.contains(ip) {
+            *found = Some(Object { bias, addresses, name: info.dlpi_name });
+        }
+        found.is_some().into()
+    }
 }
 
 /// The file that an address is in, and where: what `addr2line` takes.
-fn object(ip: usize) -> String {
-    match loader(ip) {
-        Some(info) if !info.dli_fname.is_null() => {
-            // SAFETY: a string of the loader's.
-            let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
-            format!("{file}+{:#x}", ip - info.dli_fbase.addr())
-        }
-        _ => format!("{ip:#x}"),
+fn file_at(ip: usize) -> String {
+    match Object::of(ip) {
+        Some(object) => format!("{}+{:#x}", object.name(), ip - object.bias),
+        None => format!("{ip:#x}"),
     }
 }

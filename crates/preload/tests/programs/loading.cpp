@@ -1,8 +1,9 @@
 // With LIBRARY: a library whose constructor waits for a thread of the program. Else the program: one thread loads the library, and
-// the other one throws the process's first exception meanwhile.
+// the other one throws the process's first exception meanwhile. With a second argument it takes locks in both orders instead.
 #include <atomic>
 #include <cstdio>
 #include <dlfcn.h>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
@@ -20,12 +21,25 @@ __attribute__((constructor)) static void wait_for_the_other()
 }
 #else
 std::atomic<int> loading, caught;
+static std::mutex a, b;
 
-int main(int, char **arguments)
+static void both(std::mutex &first, std::mutex &second)
 {
-    std::thread other([] {
+    std::lock_guard<std::mutex> one(first);
+    std::lock_guard<std::mutex> two(second);
+}
+
+int main(int count, char **arguments)
+{
+    std::thread other([count] {
         while (!loading)
             usleep(100);
+        if (count > 2) {
+            both(a, b);
+            both(b, a);
+            caught = 1;
+            return;
+        }
         try {
             throw std::runtime_error("the first");
         } catch (std::exception &) {

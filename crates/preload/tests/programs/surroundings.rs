@@ -244,6 +244,28 @@ fn an_exception_while_a_library_is_loaded() {
     }
 }
 
+/// A thread reports a mistake while another one loads a library, and waits for the former.
+#[test]
+fn a_report_while_a_library_is_loaded() {
+    let options = ["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
+    let Some(loaded) = compile("loading.cpp", "libloading_checked.so", &options) else { return };
+    let Some(program) = compile("loading.cpp", "loading_checked", &["-rdynamic"].map(OsStr::new)) else {
+        return;
+    };
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "bravo-2d-shfl-rw")] {
+        let setting = Setting::new(mutex, rwlock);
+        let what = setting.what(&program);
+        let mut command = setting.command(&program);
+        let output = watch(command.arg(&loaded).arg("report").env("LATCHWORK_CHECK", "1"), &what);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{what}: {stderr}");
+        assert!(
+            stderr.contains("lock-order inversion") && stderr.contains("loading.cpp:"),
+            "{what}: {stderr}"
+        );
+    }
+}
+
 /// An observer refuses what the lock below refuses.
 #[test]
 fn invalid_arguments_while_observed() {
