@@ -1,4 +1,5 @@
-//! No cancellation while something is held that a dead thread could not give back.
+//! What the program must not notice of a call: no cancellation while something is held that a dead thread could not give back, and
+//! `errno` as it was.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
@@ -32,31 +33,44 @@ fn restore(state: libc::c_int) {
     }
 }
 
-/// Switches cancellation off until it is dropped.
-pub(crate) struct Uncancelled(libc::c_int);
+/// The calling thread's `errno`.
+fn errno() -> *mut libc::c_int {
+    // SAFETY: the C library says where it is.
+    unsafe { libc::__errno_location() }
+}
+
+/// Switches cancellation off until it is dropped, and then sets `errno` to what it was.
+pub(crate) struct Uncancelled {
+    state: libc::c_int,
+    errno: libc::c_int,
+}
 
 /// The state before a `fork`; written and read under the lock of the graph.
 static KEPT: AtomicI32 = AtomicI32::new(0);
 
 impl Uncancelled {
     pub(crate) fn new() -> Self {
-        Uncancelled(set_state(DISABLE))
+        // SAFETY: the thread's own.
+        Uncancelled { state: set_state(DISABLE), errno: unsafe { *errno() } }
     }
 
     /// Stays until [`kept`](Self::kept) is dropped, beyond the end of the function.
     pub(crate) fn keep(self) {
-        KEPT.store(self.0, Relaxed);
+        KEPT.store(self.state, Relaxed);
         std::mem::forget(self);
     }
 
     /// What the calling thread has kept.
     pub(crate) fn kept() -> Self {
-        Uncancelled(KEPT.load(Relaxed))
+        // SAFETY: the thread's own. `fork` may have changed it.
+        Uncancelled { state: KEPT.load(Relaxed), errno: unsafe { *errno() } }
     }
 }
 
 impl Drop for Uncancelled {
     fn drop(&mut self) {
-        restore(self.0);
+        // SAFETY: the thread's own.
+        unsafe { *errno() = self.errno };
+        restore(self.state);
     }
 }

@@ -18,10 +18,12 @@ __attribute__((noinline)) static void a_then_b(void)
 
 __attribute__((noinline)) static void b_then_a(void)
 {
+    errno = ENOTTY;
     OK(pthread_mutex_lock(&b));
     OK(pthread_mutex_lock(&a));
     OK(pthread_mutex_unlock(&a));
     OK(pthread_mutex_unlock(&b));
+    EQ(errno, ENOTTY);
 }
 
 __attribute__((noinline)) static void b_then_c(void)
