@@ -23,6 +23,8 @@ const NONE: u32 = 0;
 struct Hold {
     lock: usize,
     shared: bool,
+    /// Whether the lock refuses to be unlocked by another thread.
+    refuses: bool,
     /// How many times.
     count: u32,
     taken: Stack,
@@ -319,35 +321,35 @@ impl Tables {
         }
     }
 
-    pub(crate) fn acquired(&mut self, me: usize, lock: usize, shared: bool, taken: Stack) {
+    pub(crate) fn acquired(&mut self, me: usize, lock: usize, wish: Wish, taken: Stack) {
         let Some(thread) = self.thread(me) else { return };
         let Thread { used, unknown, holds } = thread;
         if let Some(hold) = holds[..*used].iter_mut().find(|hold| hold.lock == lock) {
             hold.count += 1;
         } else if *used < HELD {
-            holds[*used] = Hold { lock, shared, count: 1, taken };
+            let Wish { shared, refuses, .. } = wish;
+            holds[*used] = Hold { lock, shared, refuses, count: 1, taken };
             *used += 1;
         } else {
             *unknown += 1;
         }
     }
 
-    /// Ends one acquisition; `None` if there was none. An `all` ends all of one thread.
-    fn release(&mut self, index: usize, lock: usize, all: bool) -> Option<Stack> {
+    /// Ends one acquisition; `false` if there was none. An `all` ends all of one thread.
+    fn release(&mut self, index: usize, lock: usize, all: bool) -> bool {
         let Thread { used, holds, .. } = &mut self.threads[index];
-        let at = holds[..*used].iter().rposition(|hold| hold.lock == lock)?;
-        let taken = holds[at].taken;
+        let Some(at) = holds[..*used].iter().rposition(|hold| hold.lock == lock) else { return false };
         holds[at].count -= 1;
         if all || holds[at].count == 0 {
             holds.copy_within(at + 1..*used, at);
             *used -= 1;
         }
-        Some(taken)
+        true
     }
 
     pub(crate) fn releasing(&mut self, me: usize, lock: usize) -> Option<Problem> {
         if let Some(index) = self.ids[..self.known].iter().position(|id| *id == me) {
-            if self.release(index, lock, false).is_some() {
+            if self.release(index, lock, false) {
                 return None;
             }
             let unknown = &mut self.threads[index].unknown;
@@ -356,22 +358,31 @@ impl Tables {
                 return None; // probably one of those
             }
         }
-        let holder = self.take_from_all(lock);
+        let holder = self.holder(lock);
+        if !holder.is_some_and(|(_, hold)| hold.refuses) {
+            self.take_from_all(lock);
+        }
+        let holder = holder.map(|(thread, hold)| (thread, hold.taken));
         Some(Problem::Stranger { lock, holder, here: Stack::NONE })
     }
 
-    fn take_from_all(&mut self, lock: usize) -> Option<(usize, Stack)> {
-        let mut holder = None;
+    fn take_from_all(&mut self, lock: usize) {
         for index in 0..self.known {
-            if let Some(taken) = self.release(index, lock, true) {
-                holder = Some((self.ids[index], taken));
-            }
+            self.release(index, lock, true);
         }
-        holder
+    }
+
+    /// A thread that holds the lock.
+    fn holder(&self, lock: usize) -> Option<(usize, Hold)> {
+        (0..self.known).rev().find_map(|index| {
+            let Thread { used, holds, .. } = &self.threads[index];
+            let hold = holds[..*used].iter().rfind(|hold| hold.lock == lock)?;
+            Some((self.ids[index], *hold))
+        })
     }
 
     /// The lock is gone, and with it what came before and after it.
-    pub(crate) fn forget(&mut self, lock: usize) -> Option<Problem> {
+    pub(crate) fn forget(&mut self, lock: usize) {
         if let Some(node) = self.find(lock) {
             for end in [BEFORE, AFTER] {
                 while self.nodes[node as usize].first[end] != NONE {
@@ -379,8 +390,12 @@ impl Tables {
                 }
             }
         }
-        let holder = self.take_from_all(lock)?;
-        Some(Problem::Destroyed { lock, holder, here: Stack::NONE })
+        self.take_from_all(lock);
+    }
+
+    pub(crate) fn destroying(&self, lock: usize) -> Option<Problem> {
+        let (thread, hold) = self.holder(lock)?;
+        Some(Problem::Destroyed { lock, holder: (thread, hold.taken), here: Stack::NONE })
     }
 }
 
@@ -414,7 +429,7 @@ mod tests {
         let mut found = None;
         for lock in [outer, inner] {
             found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
-            tables.acquired(ME, lock, false, Stack::NONE);
+            tables.acquired(ME, lock, Wish::LOCK, Stack::NONE);
         }
         for lock in [inner, outer] {
             assert!(tables.releasing(ME, lock).is_none());
@@ -432,7 +447,7 @@ mod tests {
         for life in 0..LIVES {
             let (outer, inner) = if life % 3 == 0 { (OTHERS, A) } else { (A, OTHERS) };
             assert!(both(tables, outer, inner).is_none(), "life {life}: another life had the other order");
-            assert!(tables.forget(OTHERS).is_none());
+            tables.forget(OTHERS);
         }
         assert!(both(tables, A, OTHERS).is_none());
         assert!(is_inverted(both(tables, OTHERS, A)));
@@ -446,7 +461,8 @@ mod tests {
             assert!(both(tables, A, lock).is_none(), "life {life}");
             // Some live longer than others.
             let older = OTHERS + 40 * life.saturating_sub(life % 64);
-            assert!(tables.forget(lock).is_none() && tables.forget(older).is_none());
+            tables.forget(lock);
+            tables.forget(older);
         }
         assert!(both(tables, A, B).is_none());
         assert!(is_inverted(both(tables, B, A)));
@@ -457,7 +473,7 @@ mod tests {
         let tables = tables();
         for life in 0..LIVES {
             assert!(both(tables, OTHERS + 40 * life, B).is_none(), "life {life}");
-            assert!(tables.forget(B).is_none());
+            tables.forget(B);
         }
         assert!(both(tables, A, B).is_none());
         assert!(is_inverted(both(tables, B, A)));

@@ -66,11 +66,13 @@ pub struct Wish {
     pub waits: bool,
     /// The holder may take the lock again (recursive), or the lock itself refuses that (error-checking).
     pub again: bool,
+    /// The lock knows its holder, and refuses to be unlocked by another thread: the holder keeps it.
+    pub refuses: bool,
 }
 
 impl Wish {
     /// A mutex, for as long as it takes.
-    pub const LOCK: Wish = Wish { shared: false, waits: true, again: false };
+    pub const LOCK: Wish = Wish { shared: false, waits: true, again: false, refuses: false };
 }
 
 /// The stack of an acquisition that is under way; for [`acquired`].
@@ -96,7 +98,7 @@ pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
 pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
     if let Some(Asked(stack)) = asked {
         let _uncancelled = Uncancelled::new();
-        graph::with(|tables| tables.acquired(Native::thread_id(), lock, wish.shared, stack));
+        graph::with(|tables| tables.acquired(Native::thread_id(), lock, wish, stack));
     }
 }
 
@@ -115,14 +117,14 @@ pub fn releasing(lock: usize) {
     }
 }
 
-/// The lock is destroyed.
-pub fn destroyed(lock: usize) {
+/// The calling thread is about to destroy the lock. If that succeeds, [`forget`] comes next.
+pub fn destroying(lock: usize) {
     let _uncancelled = Uncancelled::new();
     let me = Native::thread_id();
     if report::is_reporting(me) {
         return;
     }
-    if let Some(mut problem) = graph::with(|tables| tables.forget(lock)).flatten() {
+    if let Some(mut problem) = graph::with(|tables| tables.destroying(lock)).flatten() {
         if let Problem::Destroyed { here, .. } = &mut problem {
             *here = Stack::here();
         }
@@ -130,8 +132,8 @@ pub fn destroyed(lock: usize) {
     }
 }
 
-/// A new lock is made at an address where there may have been one.
-pub fn made(lock: usize) {
+/// The lock at this address, if there was one, is gone. A new one may be made there.
+pub fn forget(lock: usize) {
     let _uncancelled = Uncancelled::new();
     graph::with(|tables: &mut Tables| tables.forget(lock));
 }

@@ -1,6 +1,6 @@
 //! Any lock, checked.
 
-use crate::{Wish, acquired, acquiring, destroyed, releasing};
+use crate::{Wish, acquired, acquiring, destroying, forget, releasing};
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::{Api, ConstNew, Info, RawMutex};
 use latchwork::locks::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
@@ -37,7 +37,8 @@ impl<L> Checked<L> {
 
 impl<L> Drop for Checked<L> {
     fn drop(&mut self) {
-        destroyed(self.address());
+        destroying(self.address());
+        forget(self.address());
     }
 }
 

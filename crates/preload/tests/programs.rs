@@ -309,6 +309,8 @@ fn misuse_is_reported() {
             ("stranger", "by a thread that does not hold it", &["main", "take_a"]),
             ("nobody", "which nobody holds", &["main"]),
             ("destroyed", "destroyed while it is held", &["main"]),
+            ("refused", "by a thread that does not hold it", &["main", "refused"]),
+            ("busy", "destroyed while it is held", &["main"]),
         ] {
             let report = check(mutex, mistake);
             assert!(report.contains(says), "{mistake} under {mutex}: {report}");

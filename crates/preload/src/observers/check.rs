@@ -8,7 +8,7 @@ use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use latchwork_check::{Wish, acquired, acquiring, destroyed, found, made, releasing};
+use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing};
 use libc::{c_int, clockid_t, timespec};
 
 /// The functions that the layer calls.
@@ -139,8 +139,8 @@ unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) ->
     }
     // SAFETY: the program passes a live mutex.
     found(m.addr(), || unsafe { is_new_mutex(m) });
-    let again = matches!(kind & 3, RECURSIVE | ERRORCHECK);
-    take(m.addr(), Wish { again: again || wish.again, ..wish }, call)
+    let checks = matches!(kind & 3, RECURSIVE | ERRORCHECK);
+    take(m.addr(), Wish { again: checks || wish.again, refuses: checks || kind & ROBUST != 0, ..wish }, call)
 }
 
 unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
@@ -152,19 +152,29 @@ unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
     call()
 }
 
+/// Destroys the lock at this address with `call`. A lock that refuses stays what it is, and its holder the holder.
+fn destroy(lock: usize, call: impl FnOnce() -> c_int) -> c_int {
+    destroying(lock);
+    let result = call();
+    if result == 0 {
+        forget(lock);
+    }
+    result
+}
+
 type Time = *const timespec;
 
 layer! {
-    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| { made(m.addr()); call() };
-    mutex_destroy(m: *mut Mutex) -> c_int = |call| { destroyed(m.addr()); call() };
+    mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| { forget(m.addr()); call() };
+    mutex_destroy(m: *mut Mutex) -> c_int = |call| destroy(m.addr(), call);
     mutex_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
     mutex_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
     mutex_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
 
-    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(l.addr()); call() };
-    rwlock_destroy(l: *mut RwLock) -> c_int = |call| { destroyed(l.addr()); call() };
+    rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { forget(l.addr()); call() };
+    rwlock_destroy(l: *mut RwLock) -> c_int = |call| destroy(l.addr(), call);
     rwlock_rdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, READ, call);
     rwlock_wrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, LOCK, call);
     rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY_READ, call);
@@ -175,14 +185,14 @@ layer! {
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| { releasing(l.addr()); call() };
 
-    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { made(s.addr()); call() };
-    spin_destroy(s: *mut Spin) -> c_int = |call| { destroyed(s.addr()); call() };
+    spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { forget(s.addr()); call() };
+    spin_destroy(s: *mut Spin) -> c_int = |call| destroy(s.addr(), call);
     spin_lock(s: *mut Spin) -> c_int = |call| take(s.addr(), LOCK, call);
     spin_trylock(s: *mut Spin) -> c_int = |call| take(s.addr(), TRY, call);
     spin_unlock(s: *mut Spin) -> c_int = |call| { releasing(s.addr()); call() };
 
-    mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { made(m.addr()); call() };
-    mtx_destroy(m: *mut Mutex) -> () = |call| { destroyed(m.addr()); call() };
+    mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { forget(m.addr()); call() };
+    mtx_destroy(m: *mut Mutex) -> () = |call| { destroy(m.addr(), || { call(); 0 }); };
     mtx_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
     mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
     mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);

@@ -71,7 +71,8 @@ unsafe extern "C" fn latchwork_observe_release(
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_observe_gone(lock: *mut c_void) {
     if check::is_on() {
-        latchwork_check::destroyed(lock.addr());
+        latchwork_check::destroying(lock.addr());
+        latchwork_check::forget(lock.addr());
     }
     latchwork_check::name(lock.addr(), b"");
     own::gone(lock.addr());

@@ -49,6 +49,23 @@ static void *inverted(void *argument)
     return NULL;
 }
 
+/* A mutex that checks for errors. */
+static pthread_mutex_t checking;
+
+static void make_checking(void)
+{
+    pthread_mutexattr_t attr;
+    OK(pthread_mutexattr_init(&attr));
+    OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK));
+    OK(pthread_mutex_init(&checking, &attr));
+}
+
+static void *refused(void *argument)
+{
+    EQ(pthread_mutex_unlock(&checking), EPERM);
+    return argument;
+}
+
 static void *take_a(void *argument)
 {
     (void)argument;
@@ -214,6 +231,16 @@ int main(int count, char **arguments)
     } else if (!strcmp(what, "destroyed")) {
         OK(pthread_mutex_lock(&a));
         pthread_mutex_destroy(&a);
+    } else if (!strcmp(what, "refused")) {
+        make_checking();
+        OK(pthread_mutex_lock(&checking));
+        join(start(refused, NULL));
+        OK(pthread_mutex_unlock(&checking));
+    } else if (!strcmp(what, "busy")) {
+        OK(pthread_mutex_lock(&a));
+        EQ(pthread_mutex_destroy(&a), EBUSY);
+        OK(pthread_mutex_unlock(&a));
+        a_then_b();
     } else {
         return 2;
     }
