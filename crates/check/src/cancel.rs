@@ -45,7 +45,7 @@ pub(crate) struct Uncancelled {
     errno: libc::c_int,
 }
 
-/// The state before a `fork`; written and read under the lock of the graph.
+/// The state before a `fork`, as [`fork`](crate::fork) keeps it.
 static KEPT: AtomicI32 = AtomicI32::new(0);
 
 impl Uncancelled {

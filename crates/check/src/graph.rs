@@ -2,13 +2,13 @@
 
 use crate::Wish;
 use crate::memory;
+use crate::owned::OwnedLock;
 use crate::report::{Problem, Step};
 use crate::sanitizer::Unseen;
 use crate::stack::Stack;
-use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
 use latchwork::machine::{Machine, Native};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 /// Locks that a thread holds at once.
 const HELD: usize = 32;
@@ -88,41 +88,55 @@ pub(crate) struct Tables {
 
 /// The lock before the tables.
 pub(crate) struct Guarded {
-    lock: RawTtas<Native>,
+    lock: OwnedLock,
     tables: AtomicPtr<Tables>,
+    /// Whether this is a child whose tables still have the locks of the parent's other threads.
+    others: AtomicBool,
 }
 
-pub(crate) static LOCK: Guarded = Guarded { lock: RawTtas::new(), tables: AtomicPtr::new(null_mut()) };
+pub(crate) static LOCK: Guarded =
+    Guarded { lock: OwnedLock::new(), tables: AtomicPtr::new(null_mut()), others: AtomicBool::new(false) };
 
 impl Guarded {
-    pub(crate) fn acquire(&self) {
-        self.lock.lock();
+    /// As [`OwnedLock::acquire`].
+    #[must_use]
+    pub(crate) fn acquire(&self) -> bool {
+        self.lock.acquire()
+    }
+
+    pub(crate) fn is_mine(&self) -> bool {
+        self.lock.is_mine()
     }
 
     /// # Safety
     ///
-    /// It is held; in a child, by the thread that has forked.
-    pub(crate) unsafe fn release_after_fork(&self, child: bool) {
-        let tables = self.tables.load(Relaxed);
+    /// As [`OwnedLock::release`].
+    pub(crate) unsafe fn release(&self) {
         // SAFETY: held, so nobody else uses the tables.
         unsafe {
-            if child && let Some(tables) = tables.as_mut() {
-                let me = Native::thread_id();
-                for index in 0..tables.known {
-                    if tables.ids[index] != me {
-                        (tables.threads[index].used, tables.threads[index].unknown) = (0, 0);
-                    }
+            if self.others.load(Relaxed) {
+                self.others.store(false, Relaxed);
+                if let Some(tables) = self.tables.load(Relaxed).as_mut() {
+                    tables.forget_others(Native::thread_id());
                 }
             }
-            self.lock.unlock(());
+            self.lock.release();
         }
+    }
+
+    /// In a forked child, whose only thread holds the lock, and may be about to change the tables.
+    pub(crate) fn forget_others_at_release(&self) {
+        self.others.store(true, Relaxed);
     }
 }
 
-/// Looks at the tables, which nobody else does meanwhile. `None` if there is no memory for them.
+/// Looks at the tables, which nobody else does meanwhile. `None` if there is no memory for them, or if a signal handler has interrupted
+/// a thread that looks at them.
 pub(crate) fn with<R>(look: impl FnOnce(&mut Tables) -> R) -> Option<R> {
     let _unseen = Unseen::new();
-    LOCK.acquire();
+    if !LOCK.acquire() {
+        return None;
+    }
     let mut tables = LOCK.tables.load(Relaxed);
     if tables.is_null() {
         // Zeroes are empty tables.
@@ -131,8 +145,8 @@ pub(crate) fn with<R>(look: impl FnOnce(&mut Tables) -> R) -> Option<R> {
     }
     // SAFETY: under the lock, and mapped.
     let result = unsafe { tables.as_mut() }.map(look);
-    // SAFETY: taken above.
-    unsafe { LOCK.lock.unlock(()) };
+    // SAFETY: acquired above.
+    unsafe { LOCK.release() };
     result
 }
 
@@ -157,6 +171,15 @@ impl Tables {
             }
         };
         Some(&mut self.threads[index])
+    }
+
+    /// The child of a fork has one thread.
+    fn forget_others(&mut self, me: usize) {
+        for index in 0..self.known {
+            if self.ids[index] != me {
+                (self.threads[index].used, self.threads[index].unknown) = (0, 0);
+            }
+        }
     }
 
     /// What may be wrong with this, and what is to be remembered of it.

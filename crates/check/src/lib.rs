@@ -34,18 +34,24 @@
 //!
 //! A thread that is cancelled asynchronously must not die here: it would take the spin lock, the loader's lock and the
 //! turn to print with it. So each function switches cancellation off while it runs.
+//!
+//! A signal handler may interrupt a function here. What the handler does with locks is then not looked at, because the thread has the
+//! spin lock already.
 
 mod cancel;
+mod fork;
 mod graph;
 mod memory;
 mod names;
 mod output;
+mod owned;
 mod report;
 mod roomy;
 mod sanitizer;
 mod stack;
 mod wrapper;
 
+pub use fork::{after_fork, before_fork};
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;
 pub use report::problems;
@@ -152,27 +158,4 @@ pub fn prepare(write: fn(&[u8])) {
     report::write_with(write);
     graph::with(|_| ());
     let _ = Stack::here();
-}
-
-/// Before a `fork`: the child must not inherit tables that another thread is changing. Names may be given without any check.
-pub fn before_fork() {
-    let uncancelled = Uncancelled::new();
-    // First, because the thread that prints may still need the other two.
-    let turn = report::before_fork();
-    graph::LOCK.acquire();
-    names::before_fork();
-    turn.keep();
-    uncancelled.keep();
-}
-
-/// After it, in the parent and in the child. Other threads' locks are nobody's in the child.
-pub fn after_fork(child: bool) {
-    // Read before the locks are released: then another thread that forks may keep its own.
-    let (_uncancelled, turn) = (Uncancelled::kept(), report::Turn::kept());
-    // SAFETY: `before_fork` has acquired both.
-    unsafe {
-        names::after_fork();
-        graph::LOCK.release_after_fork(child);
-    }
-    report::after_fork(turn, child);
 }

@@ -2,8 +2,7 @@
 //! before it is first used.
 
 use crate::cancel::Uncancelled;
-use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
-use latchwork::machine::Native;
+use crate::owned::OwnedLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*, fence};
 
 /// Locks that can have a name at the same time.
@@ -19,7 +18,7 @@ struct Named {
 }
 
 /// The thread that changes names holds this. Threads that look for a name do not wait: one may have interrupted the other.
-static CHANGING: RawTtas<Native> = RawTtas::new();
+pub(crate) static CHANGING: OwnedLock = OwnedLock::new();
 static TABLE: [Named; NAMES] =
     [const { Named { lock: AtomicUsize::new(0), name: [const { AtomicU8::new(0) }; BYTES] } }; NAMES];
 /// No entry from this one on has been used.
@@ -30,10 +29,12 @@ fn used() -> &'static [Named] {
 }
 
 /// Gives the lock a name, of which the first 39 bytes count; an empty one takes the name away. If 4096 locks have names, others get
-/// none.
+/// none, nor do they in a signal handler that has interrupted this function.
 pub fn set(lock: usize, name: &[u8]) {
     let _uncancelled = Uncancelled::new();
-    CHANGING.lock();
+    if !CHANGING.acquire() {
+        return;
+    }
     let entries = used();
     let at = |wanted| entries.iter().position(|entry| entry.lock.load(Relaxed) == wanted);
     let index = at(lock).or_else(|| at(0)).unwrap_or(entries.len());
@@ -49,22 +50,7 @@ pub fn set(lock: usize, name: &[u8]) {
         END.fetch_max(index + 1, Release);
     }
     // SAFETY: acquired above.
-    unsafe { CHANGING.unlock(()) };
-}
-
-/// Before a fork: the child must not inherit the table while another thread changes names.
-pub(crate) fn before_fork() {
-    CHANGING.lock();
-}
-
-/// After it, in the parent and in the child.
-///
-/// # Safety
-///
-/// The thread has called [`before_fork`], or is that thread's copy in the child.
-pub(crate) unsafe fn after_fork() {
-    // SAFETY: `before_fork` has acquired it.
-    unsafe { CHANGING.unlock(()) };
+    unsafe { CHANGING.release() };
 }
 
 /// The lock's name, with zeros behind it. (If the lock gets its name a second time meanwhile, bytes of both may be in it.)
@@ -100,5 +86,16 @@ mod tests {
         assert_eq!(shown(0x1000), "0x1000 \"tables\"");
         set(0x1000, b"");
         assert_eq!(shown(0x1000), "0x1000");
+    }
+
+    #[test]
+    fn a_signal_handler_interrupts_the_change_of_a_name() {
+        assert!(CHANGING.acquire());
+        crate::before_fork();
+        crate::after_fork(false);
+        set(0x3000, b"routes");
+        // SAFETY: acquired above.
+        unsafe { CHANGING.release() };
+        assert_eq!(of(0x3000), None);
     }
 }

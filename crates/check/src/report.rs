@@ -7,7 +7,7 @@ use crate::stack::{Object, Stack};
 use latchwork::machine::{Machine, Native};
 use std::fmt::Write;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Problems that are printed; the others are only counted.
 const MOST: u64 = 100;
@@ -59,7 +59,7 @@ fn print(me: usize, problem: &Problem) {
         let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
         // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.
         unsafe { roomy::call(&mut || write(describe(problem, names).as_bytes())) };
-        REPORTING.store(0, Release);
+        give_turn_back();
     }
 }
 
@@ -97,50 +97,23 @@ fn write(text: &[u8]) {
 /// what that thread had locked stays locked here.
 static NAMELESS: AtomicBool = AtomicBool::new(false);
 
-/// Which thread has the turn to print during a fork.
-#[derive(Copy, Clone, PartialEq)]
-#[repr(u8)]
-pub(crate) enum Turn {
-    /// That of the thread that forks, for the fork.
-    Taken,
-    /// That of the thread that forks, which prints: a signal handler has interrupted it.
-    Prints,
-    /// That of another thread, which prints for long, or waits for a lock of the thread that forks.
-    Others,
-}
-
-/// Written and read under the lock of the graph.
-static KEPT: AtomicU8 = AtomicU8::new(0);
-
-impl Turn {
-    pub(crate) fn keep(self) {
-        KEPT.store(self as u8, Relaxed);
-    }
-
-    pub(crate) fn kept() -> Self {
-        let kept = KEPT.load(Relaxed);
-        [Turn::Taken, Turn::Prints].into_iter().find(|turn| *turn as u8 == kept).unwrap_or(Turn::Others)
-    }
-}
-
-/// Before a fork: no other thread is to print meanwhile, because it would not exist in the child, and could not give back its turn
-/// and the lock of the crate that looks up names.
-pub(crate) fn before_fork() -> Turn {
+/// Before a fork: no other thread is to print meanwhile, because it would not exist in the child, and could not give back the lock of
+/// the crate that looks up names. `false`: the thread does not get the turn, because another one has it for too long, or because it
+/// prints itself, and a signal handler has interrupted it.
+pub(crate) fn before_fork() -> bool {
     let me = Native::thread_id();
-    match is_reporting(me) {
-        true => Turn::Prints,
-        false if begin(me) => Turn::Taken,
-        false => Turn::Others,
-    }
+    !is_reporting(me) && begin(me)
 }
 
-/// After it, in the parent and in the child.
-pub(crate) fn after_fork(turn: Turn, child: bool) {
-    if child && turn == Turn::Others {
+pub(crate) fn give_turn_back() {
+    REPORTING.store(0, Release);
+}
+
+/// In the child: takes the turn from a thread that only the parent has.
+pub(crate) fn in_child() {
+    if ![0, Native::thread_id()].contains(&REPORTING.load(Relaxed)) {
         NAMELESS.store(true, Relaxed);
-    }
-    if turn == Turn::Taken || child && turn == Turn::Others {
-        REPORTING.store(0, Release);
+        give_turn_back();
     }
 }
 

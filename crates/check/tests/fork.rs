@@ -1,9 +1,10 @@
-//! Threads that fork at the same time keep their own cancellation states.
+//! Threads that fork at the same time keep their own cancellation states. A signal handler may fork.
 
-use latchwork_check::{after_fork, before_fork};
+use latchwork_check::{Wish, acquired, acquiring, after_fork, before_fork, found, problems, releasing};
 use std::ffi::c_int;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,4 +53,43 @@ fn each_thread_gets_its_own_state_back() {
     }
     ENDED.store(true, Relaxed);
     assert_eq!(threads.map(|thread| thread.join().unwrap()), [0; 3], "states of other threads");
+}
+
+/// As if a signal handler forked that has interrupted a thread while it looks at the tables.
+fn fork_while_interrupted() -> c_int {
+    let lock = 0x1000;
+    let mut child = -1;
+    found(lock, || {
+        before_fork();
+        // SAFETY: the child takes no lock that another thread may hold.
+        child = unsafe { libc::fork() };
+        after_fork(child == 0);
+        true
+    });
+    let asked = acquiring(lock, Wish::LOCK);
+    acquired(lock, Wish::LOCK, asked);
+    releasing(lock);
+    before_fork();
+    after_fork(false);
+    // SAFETY: the child ends, and there is room for its status.
+    unsafe {
+        if child == 0 {
+            libc::_exit(problems() as c_int);
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status
+    }
+}
+
+#[test]
+fn a_signal_handler_may_fork() {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(fork_while_interrupted()));
+    assert_eq!(
+        receive.recv_timeout(Duration::from_secs(60)),
+        Ok(0),
+        "it waits for itself, or finds problems"
+    );
+    assert_eq!(problems(), 0);
 }

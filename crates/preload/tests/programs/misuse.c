@@ -1,6 +1,8 @@
 /* Makes the mistake that its argument names, or none. `latchwork check` reports it. */
 #include "check.h"
 #include <limits.h>
+#include <signal.h>
+#include <sys/time.h>
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER,
                        c = PTHREAD_MUTEX_INITIALIZER;
@@ -85,6 +87,30 @@ static void *producer(void *argument)
     return NULL;
 }
 
+static volatile int forks;
+
+static void fork_and_reap(int signal)
+{
+    (void)signal;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    reap(child);
+    forks++;
+}
+
+/* A signal handler forks whatever the thread is about to do. */
+static void fork_in_handler(void)
+{
+    struct sigaction action = {.sa_handler = fork_and_reap, .sa_flags = SA_RESTART};
+    OK(sigaction(SIGALRM, &action, NULL));
+    struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    OK(setitimer(ITIMER_REAL, &often, NULL));
+    while (forks < 50)
+        a_then_b();
+    OK(setitimer(ITIMER_REAL, &never, NULL));
+}
+
 /* All that is allowed, and looks like a mistake. */
 static void clean(void)
 {
@@ -147,6 +173,7 @@ static void clean(void)
     }
     reap(child);
     OK(pthread_mutex_unlock(&c));
+    fork_in_handler();
 }
 
 /* What liblatchwork finds in the preload library, for its own locks and for names. */
