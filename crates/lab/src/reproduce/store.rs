@@ -5,6 +5,7 @@
 
 use crate::measure::results::Run;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
