@@ -4,7 +4,7 @@ use crate::names::shown;
 use crate::output::{self, with_errno_kept};
 use crate::roomy;
 use crate::stack::{Object, Stack};
-use latchwork::machine::{Machine, Native};
+use latchwork::machine::{Deadline, Machine, Native};
 use std::fmt::Write;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -63,16 +63,24 @@ fn print(me: usize, problem: &Problem) {
     }
 }
 
-/// Takes the turn to print, which one thread has at a time. `false`: another thread has it for too long. A thread that waits
-/// here may hold a lock that the other needs for looking up names, so it does not wait for ever.
+/// Nanoseconds that a thread waits for its turn to print. It may hold a lock that the thread that prints needs for looking up names, so
+/// it does not wait for ever.
+const PATIENCE: u64 = 2_000_000_000;
+/// Nanoseconds between two attempts.
+const PAUSE: u64 = 100_000;
+
+/// Takes the turn to print, which one thread has at a time. `false`: another thread has it for too long.
 fn begin(me: usize) -> bool {
-    // Two seconds.
-    (0..20_000).any(|attempt| {
-        if attempt != 0 {
-            Native::doze(100_000);
+    let attempt = || REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok();
+    let mut taken = attempt();
+    if !taken {
+        let deadline = Deadline::after::<Native>(PATIENCE);
+        while !taken && !deadline.passed::<Native>() {
+            Native::doze(PAUSE);
+            taken = attempt();
         }
-        REPORTING.compare_exchange(0, me, Acquire, Relaxed).is_ok()
-    })
+    }
+    taken
 }
 
 /// Where reports go; null: to number 2.
