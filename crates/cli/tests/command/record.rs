@@ -23,6 +23,12 @@ const KNOWN: &str = r#"
     static sem_t units, full;
     static int ready;
     static long counter;
+    __attribute__((noinline)) static void try_often(void) {
+        pthread_mutex_lock(&tried);
+        for (int i = 0; i < 7; i++)
+            pthread_mutex_trylock(&tried);
+        pthread_mutex_unlock(&tried);
+    }
     static void *worker(void *unused) {
         for (int i = 0; i < ROUNDS; i++) {
             pthread_mutex_lock(&plain);
@@ -56,10 +62,7 @@ const KNOWN: &str = r#"
         sem_init(&full, 0, SEM_VALUE_MAX);
         if (sem_post(&full) == 0)
             return 2;
-        pthread_mutex_lock(&tried);
-        for (int i = 0; i < 7; i++)
-            pthread_mutex_trylock(&tried);
-        pthread_mutex_unlock(&tried);
+        try_often();
         pthread_t threads[3];
         for (int i = 0; i < 3; i++)
             pthread_create(&threads[i], 0, worker, 0);
@@ -108,9 +111,9 @@ fn counts(trace: &Trace) -> BTreeMap<(&str, u32), u64> {
     counts
 }
 
-fn known_counts(directory: &str, options: &[&str]) {
+fn known_counts(directory: &str, options: &[&str], linker: &[&str]) {
     let directory = scratch(directory);
-    let program = compile(&directory, "known", KNOWN, &["-pthread", "-g"]);
+    let program = compile(&directory, "known", KNOWN, &[linker, &["-pthread", "-g"]].concat());
     let (trace, output) = record(&directory, options, &program);
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     let counts = counts(&trace);
@@ -149,12 +152,15 @@ fn known_counts(directory: &str, options: &[&str]) {
 
 #[test]
 fn the_trace_has_what_the_program_did() {
-    known_counts("record-known", &[]);
+    known_counts("record-known", &[], &[]);
+    // With gaps between the segments of the program.
+    let linker = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,separate-code"];
+    known_counts("record-known-gaps", &[], &linker);
 }
 
 #[test]
 fn under_other_locks_too() {
-    known_counts("record-known-shfl", &["--mutex", "shfl", "--rwlock", "bravo-2d-shfl-rw"]);
+    known_counts("record-known-shfl", &["--mutex", "shfl", "--rwlock", "bravo-2d-shfl-rw"], &[]);
 }
 
 /// A producer that adds its first job when the consumer waits for it, and two waits that end at their deadlines.

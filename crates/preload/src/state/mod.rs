@@ -33,7 +33,7 @@ pub(crate) mod line;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod place;
-#[cfg(versioned)]
+#[cfg_attr(not(versioned), allow(dead_code, reason = "only `near` rebinds the program's calls"))]
 pub(crate) mod program;
 pub(crate) mod stderr;
 pub(crate) mod table;

@@ -1,4 +1,5 @@
-//! The program as an ELF file: the table of addresses (the GOT) through which it calls functions of other objects.
+//! The program as an ELF file: where it lies, and the table of addresses (the GOT) through which it calls functions of other
+//! objects.
 
 use super::dynamic::Dynamic;
 use core::ffi::{CStr, c_void};
@@ -8,11 +9,13 @@ pub(crate) const PAGE: usize = 4096;
 
 /// The program, as it is loaded.
 pub(crate) struct Program {
-    headers: &'static [Elf64_Phdr],
+    pub(super) headers: &'static [Elf64_Phdr],
     /// What the loader added to each address in the file.
     bias: usize,
     /// Its lowest address.
     pub lowest: usize,
+    /// The end of its last segment. There may be gaps between the segments.
+    pub(super) end: usize,
 }
 
 const PT_GNU_PROPERTY: u32 = 0x6474_e553;
@@ -49,12 +52,15 @@ impl Program {
         };
         let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
         let bias = headers.as_ptr().addr().wrapping_sub(own.p_vaddr as usize);
-        let lowest = headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD)
-            .map(|header| header.p_vaddr)
-            .min()?;
-        Some(Program { headers, bias, lowest: bias.wrapping_add(lowest as usize) & !(PAGE - 1) })
+        let segments = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let lowest = segments().map(|segment| segment.p_vaddr).min()?;
+        let end = segments().map(|segment| segment.p_vaddr + segment.p_memsz).max()?;
+        Some(Program {
+            headers,
+            bias,
+            lowest: bias.wrapping_add(lowest as usize) & !(PAGE - 1),
+            end: bias.wrapping_add(end as usize),
+        })
     }
 
     fn header(&self, kind: u32) -> Option<&Elf64_Phdr> {

@@ -3,8 +3,10 @@
 use super::*;
 
 /// The program with a build id of our choice, and where its symbols are.
-fn program(name: &str) -> Option<(PathBuf, impl Fn(&str) -> (u64, u64))> {
-    let program = compile("choices.c", name, &[OsStr::new("-Wl,--build-id=0x1a7c4204c401ce")])?;
+fn program(name: &str, linker: &[&str]) -> Option<(PathBuf, impl Fn(&str) -> (u64, u64))> {
+    let mut more = vec![OsStr::new("-Wl,--build-id=0x1a7c4204c401ce")];
+    more.extend(linker.iter().map(OsStr::new));
+    let program = compile("choices.c", name, &more)?;
     let listing =
         Command::new("nm").arg("--print-size").arg(&program).output().expect("nm comes with the compiler");
     let listing = String::from_utf8(listing.stdout).unwrap();
@@ -31,7 +33,13 @@ fn chosen(setting: &Setting, program: &Path) -> String {
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn each_class_gets_its_lock() {
-    let Some((program, span)) = program("choices") else { return };
+    for (name, linker) in [("choices", &[][..]), ("choices_gaps", &GAPS)] {
+        let Some((program, span)) = program(name, linker) else { return };
+        check_each_class(&program, span);
+    }
+}
+
+fn check_each_class(program: &Path, span: impl Fn(&str) -> (u64, u64)) {
     let at = |symbol: &str| {
         let (start, end) = span(symbol);
         format!("0:{start:x}-{end:x}")
@@ -49,16 +57,16 @@ fn each_class_gets_its_lock() {
         format!("r@rwsem {}", at("static_rwlock")),
     ];
     let setting = Setting { locks: Some(rules.join(";")), ..Setting::new("shfl", "bravo-2d-shfl-rw") };
-    setting.check(&program);
-    let json = chosen(&setting, &program);
+    setting.check(program);
+    let json = chosen(&setting, program);
     // In the order of the registry. Each static mutex is one object; 3 are of `static_table`.
     let mutexes = "\"chosen\":{\"ticket\":1,\"mcs\":1,\"mcs-tp\":3,\"hmcs\":3,\"hybrid\":1,\"glibc\":3}";
     assert!(json.contains(mutexes), "{json}");
     assert!(json.contains("\"chosen\":{\"pf-q\":1,\"rwsem\":1,\"glibc\":1}"), "{json}");
     // The observers work over it.
     let recorded = Setting { profiled: true, ..setting.clone() };
-    recorded.check(&program);
-    let mut checked = setting.command(&program);
+    recorded.check(program);
+    let mut checked = setting.command(program);
     let output = watch(checked.env("LATCHWORK_CHECK", "1"), "choices, checked");
     // The program locks a mutex that checks for errors twice, and unlocks it without holding it: no mistake, its kind asks for it.
     assert_eq!(
@@ -72,13 +80,13 @@ fn each_class_gets_its_lock() {
     let others = rules[1..].iter().cloned();
     let stale: Vec<String> =
         ["Bffff".to_owned()].into_iter().chain(others).chain(["m*glibc".to_owned()]).collect();
-    let json = chosen(&Setting { locks: Some(stale.join(";")), ..setting.clone() }, &program);
+    let json = chosen(&Setting { locks: Some(stale.join(";")), ..setting.clone() }, program);
     assert!(json.contains("\"chosen\":{\"glibc\":12}"), "{json}");
 
     // A module without a build id is found by its path.
     let path = program.to_str().unwrap().replace("choices", "%63hoices");
     let by_path = format!("P{path};m@twa {};m*glibc", at("static_mutex"));
-    let json = chosen(&Setting { locks: Some(by_path), ..setting }, &program);
+    let json = chosen(&Setting { locks: Some(by_path), ..setting }, program);
     assert!(json.contains("\"chosen\":{\"twa\":1,\"glibc\":11}"), "{json}");
 }
 

@@ -96,6 +96,9 @@ pub(super) fn compile(source: &str, name: &str, more: &[&OsStr]) -> Option<PathB
     }
 }
 
+/// Linker's options for a program with gaps between its segments.
+pub(super) const GAPS: [&str; 2] = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,separate-code"];
+
 /// The locks and libraries that a program runs under.
 #[derive(Clone)]
 pub(super) struct Setting {

@@ -1,7 +1,7 @@
 //! What `LATCHWORK_PROFILE` records is true.
 
 use crate::recorded::*;
-use crate::{Setting, compile, default_mutex, names, scratch, watch};
+use crate::{GAPS, Setting, compile, default_mutex, names, scratch, watch};
 use latchwork::registry::Kind as LockKind;
 use latchwork_recording::reader::{Cause, Class, Kind, Recording};
 use std::ffi::OsStr;
@@ -16,6 +16,7 @@ fn stacks_are_complete() {
         ("pointers", &["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-omit-frame-pointer"]),
         ("unoptimized", &["-O0"]),
         ("stripped", &["-s"]),
+        ("gaps", &GAPS),
     ] {
         let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
         let Some(program) = compile("profile.c", &format!("profile_{name}"), &arguments) else { return };
@@ -27,6 +28,9 @@ fn stacks_are_complete() {
             let found = run.sites_of(waited.waiter);
             let expected = ["victim", "fourth", "handling", "third", "second", "first"];
             assert_eq!(found, expected, "{name} under {mutex}: {:x?}", run.only().stacks[waited.waiter]);
+            // The program itself has no path.
+            let programs = run.only().modules.iter().filter(|module| module.path.as_os_str().is_empty());
+            assert_eq!(programs.count(), 1, "{name}: {:?}", run.only().modules);
         }
     }
 }

@@ -368,11 +368,12 @@ fn described(
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Option<Step> {
     let slice = |start: usize| {
-        let start = (module.start..module.end).contains(&start).then_some(start)?;
+        // Behind the end of this segment may be a gap.
+        let end = modules::find(start)?.end;
         let bytes = core::ptr::with_exposed_provenance::<u8>(start);
         // SAFETY: the address lies in a module that has code on this thread's stack, so it stays loaded. What the
         // description refers to lies in its mapping.
-        Some(unsafe { core::slice::from_raw_parts(bytes, module.end - start) })
+        Some(unsafe { core::slice::from_raw_parts(bytes, end - start) })
     };
     let header_at = module.eh_frame_header.addr();
     let bases = BaseAddresses::default().set_eh_frame_hdr(header_at as u64);

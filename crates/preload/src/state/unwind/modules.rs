@@ -2,7 +2,12 @@
 //!
 //! The dynamic linker answers without taking a lock (`_dl_find_object`, glibc 2.35 and later). Under older C libraries there is
 //! no answer. Then there are no stacks, and no lock counts as static.
+//!
+//! There may be gaps between the segments of the program (`-z max-page-size` and `-z separate-code` make them). Then the dynamic
+//! linker's answer has the bounds of one segment, and [`of`] puts those of the whole program in their place. The gaps of a
+//! library belong to its mapping, and the answer is about the whole library.
 
+use crate::state::program::Program;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -19,6 +24,10 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    fn is_program(&self) -> bool {
+        self.start < PROGRAM[1].load(Relaxed) && PROGRAM[0].load(Relaxed) < self.end
+    }
+
     /// What the dynamic linker added to each address in the module's file.
     ///
     /// # Safety
@@ -58,12 +67,20 @@ type Find = unsafe extern "C" fn(*const c_void, *mut Object) -> i32;
 /// the library was linked with, and older dynamic linkers would refuse to load the library.
 static FIND: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks for the function, once, while the process starts. Before that there is no answer.
+/// Where the program lies, with the gaps between its segments: the first address, and the first one behind it. Both are 0 if
+/// there are no program headers.
+static PROGRAM: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// Looks for the function and for the program, once, while the process starts. Before that there is no answer.
 pub(crate) fn prepare() {
     if cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
         // SAFETY: a terminated string.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         FIND.store(function.expose_provenance(), Relaxed);
+        if let Some(program) = Program::find() {
+            PROGRAM[0].store(program.lowest, Relaxed);
+            PROGRAM[1].store(program.end, Relaxed);
+        }
     }
 }
 
@@ -75,6 +92,17 @@ fn find_object() -> Option<Find> {
 
 /// The module that has this address in its mapping.
 pub(crate) fn of(address: usize) -> Option<Object> {
+    let mut object = find(address)?;
+    if object.is_program() {
+        object.start = object.start.min(PROGRAM[0].load(Relaxed));
+        object.end = object.end.max(PROGRAM[1].load(Relaxed));
+    }
+    Some(object)
+}
+
+/// The dynamic linker's answer. If the address lies in a program with gaps between its segments, the bounds are those of the
+/// segment that has the address.
+pub(super) fn find(address: usize) -> Option<Object> {
     let find = find_object()?;
     let mut object = core::mem::MaybeUninit::<Object>::zeroed();
     // SAFETY: there is room for the answer, which is complete if the function returns 0.
@@ -90,20 +118,11 @@ pub(crate) fn of(address: usize) -> Option<Object> {
 /// The module is loaded.
 pub(crate) unsafe fn build_id(module: &Object, bias: usize) -> Option<&'static [u8]> {
     const GNU_BUILD_ID: u32 = 3;
-    // SAFETY: a module begins with its ELF header, which the first page holds with the program headers; the kernel and the
-    // dynamic linker have checked both. Notes lie in the mapping, as the comparisons say.
+    // SAFETY: the caller's module is loaded.
+    let headers = unsafe { headers(module) }?;
+    // SAFETY: notes lie in the mapping, as the comparisons say.
     unsafe {
-        let header = core::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(module.start);
-        let first_page = 4096;
-        let header = &*header;
-        if !header.e_ident.starts_with(b"\x7fELF")
-            || header.e_phoff as usize + header.e_phnum as usize * size_of::<libc::Elf64_Phdr>() > first_page
-        {
-            return None;
-        }
-        let headers =
-            core::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(module.start + header.e_phoff as usize);
-        for header in core::slice::from_raw_parts(headers, header.e_phnum as usize) {
+        for header in headers {
             let (start, length) = (bias.wrapping_add(header.p_vaddr as usize), header.p_memsz as usize);
             if header.p_type != libc::PT_NOTE || start < module.start || length > module.end - start {
                 continue;
@@ -124,4 +143,31 @@ pub(crate) unsafe fn build_id(module: &Object, bias: usize) -> Option<&'static [
         }
     }
     None
+}
+
+/// The program headers of a module.
+///
+/// # Safety
+///
+/// The module is loaded.
+unsafe fn headers(module: &Object) -> Option<&'static [libc::Elf64_Phdr]> {
+    if module.is_program() {
+        return Some(Program::find()?.headers);
+    }
+    // SAFETY: a library begins with its ELF header, which the first page holds with the program headers; the dynamic linker has
+    // checked both.
+    unsafe {
+        let header = &*core::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(module.start);
+        let (offset, count) = (header.e_phoff as usize, header.e_phnum as usize);
+        let first_page = 4096;
+        if !header.e_ident.starts_with(b"\x7fELF")
+            || offset + count * size_of::<libc::Elf64_Phdr>() > first_page
+        {
+            return None;
+        }
+        Some(core::slice::from_raw_parts(
+            core::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(module.start + offset),
+            count,
+        ))
+    }
 }
