@@ -1,6 +1,6 @@
 //! `latchwork record`: writes down every lock call of a program, for `latchwork predict`.
 
-use crate::profile::files::Recordings;
+use crate::profile::files::{self, Recordings};
 use crate::profile::join;
 use crate::profile::session;
 use crate::profile::symbols::Frame;
@@ -100,14 +100,14 @@ pub fn record(options: &Options) -> Result<i32> {
     let found = busiest(directory.path());
     let reached = found.as_ref().is_ok_and(|found| reached_size(&found.file));
     directory.check_room(found.as_ref().map_or(true, |found| found.dropped() > 0 && !reached))?;
-    let Busiest { raw, others, .. } =
+    let Busiest { raw, others, lost, .. } =
         found.map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let trace = convert(raw, command, others);
     trace
         .write(&options.output)
         .map_err(|error| Failure::new(format!("--output {}: {error}", options.output.display())))?;
-    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace, reached)));
+    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace, reached, lost)));
     Ok(status)
 }
 
@@ -120,6 +120,8 @@ struct Busiest {
 }
 
 impl Busiest {
+    /// How many forked processes could not make a file.
+    lost: u64,
     /// Events that there was no room for.
     fn dropped(&self) -> u64 {
         self.raw.threads.iter().map(|thread| thread.dropped).sum::<u64>() + self.raw.unknown
@@ -127,18 +129,21 @@ impl Busiest {
 }
 
 fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
-    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let files = files::regular(directory).map_err(|error| error.to_string())?;
     let mut found: Vec<(PathBuf, Raw)> = Vec::new();
-    for file in files.flatten().map(|file| file.path()) {
+    for file in files {
         // A process that was killed while it made the file leaves one that is no trace.
         found.extend(Raw::read(&file).ok().map(|raw| (file, raw)));
     }
     found.retain(|(_, raw)| raw.events() > 0);
     let others = found.len().saturating_sub(1);
     let busiest = found.into_iter().max_by_key(|(_, raw)| (raw.events(), std::cmp::Reverse(raw.pid)));
+    let lost = found.iter().fold(0, |sum: u64, (_, raw)| sum.saturating_add(raw.lost));
     let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
                none that --only or --not leaves out, within --delay and --seconds";
-    busiest.map(|(file, raw)| Busiest { file, raw, others }).ok_or_else(|| why.into())
+    let rest =
+        || if lost > 0 { format!(". Not recorded: {}", files::lost_text(lost)) } else { String::new() };
+    busiest.map(|(file, raw)| Busiest { file, raw, others, lost }).ok_or_else(|| why.to_owned() + &rest())
 }
 
 /// Whether a raw trace has grown to its --size. The file has its full length from the start, and holes where nothing was
@@ -224,8 +229,9 @@ fn role(stack: &[Frame]) -> String {
     own.map_or_else(|| "[unknown]".into(), |frame| frame.function.clone())
 }
 
-/// One line about what there is. `reached`: there are as many events as --size allows.
-fn summary(trace: &Trace, reached: bool) -> String {
+/// One line about what there is. `reached`: there are as many events as --size allows. `lost`: processes that could not make a
+/// file.
+fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
     let events: u64 = trace.about.threads.iter().map(|thread| thread.events).sum();
     let dropped: u64 =
         trace.about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + trace.about.unknown;
@@ -245,6 +251,9 @@ fn summary(trace: &Trace, reached: bool) -> String {
     text
 }
 
+    if lost > 0 {
+        text += &format!("; not recorded: {}", files::lost_text(lost));
+    }
 #[cfg(test)]
 mod tests {
     use super::*;

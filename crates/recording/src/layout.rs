@@ -155,8 +155,10 @@ pub struct Header {
     pub unwinding_nanos: AtomicU64,
     /// How often a thread could not write or read an object's account in time. The cause of some waits is then not known.
     pub unaccounted: AtomicU64,
+    /// Children that this process forked and that could not make a file. Nothing of them and of their children is recorded.
+    pub lost: AtomicU64,
     /// For later versions; zero.
-    pub spare: [u64; 16],
+    pub spare: [u64; 15],
     /// Where the sections are.
     pub sections: [Section; SECTIONS],
 }

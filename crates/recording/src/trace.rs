@@ -145,6 +145,8 @@ pub struct Header {
     pub clock_cost: AtomicU32,
     /// Events of threads, or of objects, that there was no record for.
     pub unknown: AtomicU64,
+    /// Children that this process forked and that could not make a file. Nothing of them and of their children is recorded.
+    pub lost: AtomicU64,
     /// The locks that serve, each with a zero behind it.
     pub mutex: [u8; 48],
     /// See `mutex`.

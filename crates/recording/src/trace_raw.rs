@@ -42,6 +42,8 @@ pub struct Raw {
     pub empty_release_ns: f64,
     /// Calls that there was no room for.
     pub unknown: u64,
+    /// Children that the process forked and that could not make a file. Nothing of them and of their children is recorded.
+    pub lost: u64,
     /// The threads, in the order of their first calls.
     pub threads: Vec<RawThread>,
     /// Of each object, which of the classes of `named` it belongs to.
@@ -132,6 +134,7 @@ impl Raw {
             empty_gap_ns: ticks(offset_of!(Header, empty_gap)),
             empty_release_ns: ticks(offset_of!(Header, empty_release)),
             unknown: header.u64(offset_of!(Header, unknown)),
+            lost: header.u64(offset_of!(Header, lost)),
             threads: Vec::new(),
             objects,
             named,

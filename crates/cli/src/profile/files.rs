@@ -1,27 +1,34 @@
 //! The files that a run recorded, one for each process.
 
+use super::units::count;
+use crate::config::elf::hex;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::say;
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{Error, Recording};
 use std::ffi::CString;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
 /// The directory of a run's recordings. Dropping it removes the directory, unless it is to be kept.
 pub struct Recordings {
     path: PathBuf,
-    keep: bool,
+    /// The directory to remove, which is or has the one of the recordings. `None`: it is to be kept.
+    temporary: Option<PathBuf>,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
 
 impl Recordings {
     /// Makes the directory: `keep`, or one that nobody else can look into.
+    ///
+    /// A server that root starts may go on as another user, and its processes make files, too. So root's directory is open to
+    /// all users who know its name, as `/tmp` is: they can add files, but see and remove only their own. Its name is random, and
+    /// it lies in a directory that they cannot list.
     pub fn new(keep: Option<&Path>) -> Result<Self> {
         match keep {
             Some(path) => Self::kept(path),
@@ -43,7 +50,7 @@ impl Recordings {
                 &"is not empty; name a new directory, because files of two runs would be taken for one",
             ));
         }
-        Ok(Self { path: absolute, keep: true, _pipe: WithoutSigpipe::new() })
+        Ok(Self { path: absolute, temporary: None, _pipe: WithoutSigpipe::new() })
     }
 
     fn temporary() -> Result<Self> {
@@ -59,7 +66,14 @@ impl Recordings {
         for number in 0.. {
             let path = absolute.join(format!("latchwork-profile-{}-{number}", process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self { path, keep: false, _pipe: pipe }),
+                Ok(()) => {
+                    let mut made = Self { path: path.clone(), temporary: Some(path), _pipe: pipe };
+                    // SAFETY: a system call that takes nothing.
+                    if unsafe { libc::geteuid() } == 0 {
+                        made.path = open_to_all(&made.path).map_err(fail)?;
+                    }
+                    return Ok(made);
+                }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fail(error)),
             }
@@ -77,8 +91,8 @@ impl Recordings {
         if !lost || !is_full(&self.path) {
             return Ok(());
         }
-        let (directory, hint) = match self.path.parent() {
-            Some(parent) if !self.keep => (parent, "set TMPDIR to a directory with more room"),
+        let (directory, hint) = match self.temporary.as_deref().and_then(Path::parent) {
+            Some(parent) => (parent, "set TMPDIR to a directory with more room"),
             _ => (&*self.path, "--keep a directory with more room"),
         };
         Err(Failure::new(format!(
@@ -117,11 +131,55 @@ pub fn is_full(directory: &Path) -> bool {
 
 impl Drop for Recordings {
     fn drop(&mut self) {
-        if !self.keep {
+        if let Some(path) = &self.temporary {
             // What cannot be removed stays; the report matters more.
-            let _ = fs::remove_dir_all(&self.path);
+            let _ = fs::remove_dir_all(path);
         }
     }
+}
+
+/// Makes a directory in this one that all users can add files to if they know its name.
+fn open_to_all(directory: &Path) -> io::Result<PathBuf> {
+    let mut random = [0_u8; 16];
+    // SAFETY: room for so many bytes.
+    if unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) } != random.len() as isize {
+        return Err(io::Error::last_os_error());
+    }
+    let path = directory.join(hex(&random));
+    DirBuilder::new().mode(0o700).create(&path)?;
+    // The umask applies to the making of a directory only.
+    fs::set_permissions(&path, Permissions::from_mode(0o1733))?;
+    fs::set_permissions(directory, Permissions::from_mode(0o711))?;
+    Ok(path)
+}
+
+/// How many forked processes could not make a recording of their own. Their children are not counted.
+pub fn lost(recordings: &[Recording]) -> u64 {
+    recordings.iter().fold(0, |sum, recording| sum.saturating_add(recording.lost))
+}
+
+/// So many [lost](lost) processes, and why, for a sentence.
+pub fn lost_text(lost: u64) -> String {
+    let (processes, it, has, its) = match lost {
+        1 => ("a process".into(), "it", "has", "its"),
+        _ => (format!("{} processes", count(lost)), "they", "have", "their"),
+    };
+    format!(
+        "{processes} that the program forked, because {it} could not write a recording; perhaps {it} {has} become another \
+         user, or {has} changed {its} root directory"
+    )
+}
+
+/// The regular files in a directory. Other users may have put anything there.
+pub fn regular(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
 }
 
 /// Reads all recordings in a directory, or the one file that is named.
@@ -132,8 +190,7 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
     }
     let mut recordings = Vec::new();
     let mut refused = None;
-    for entry in fs::read_dir(path).map_err(|error| fail(&error))? {
-        let file = entry.map_err(|error| fail(&error))?.path();
+    for file in regular(path).map_err(|error| fail(&error))? {
         match Recording::read(&file) {
             Ok(recording) => recordings.push(recording),
             // A program that was killed before it used a lock leaves an empty file.

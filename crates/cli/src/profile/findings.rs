@@ -49,21 +49,32 @@ pub struct Advice {
 /// What the profile says, most important first.
 pub fn verdict(profile: &Profile) -> Vec<String> {
     let (waited, lived) = (profile.wait_ns(), profile.lifetime_ns());
+    let mut sentences = profile.missing.clone();
+    let whole = sentences.is_empty();
     if profile.locks.iter().all(|class| class.acquisitions == 0) {
         let lost = profile.dropped.iter().any(|dropped| LOSSY.contains(&dropped.what.as_str()));
-        let none = "The program called no lock that latchwork sees.";
-        return vec![if lost { "There was no room to record the lock calls.".into() } else { none.into() }];
+        let none = match whole {
+            true => "The program called no lock that latchwork sees.",
+            false => "What was recorded called no lock that latchwork sees.",
+        };
+        sentences.push(if lost { "There was no room to record the lock calls.".into() } else { none.into() });
+        return sentences;
     }
     let share = ratio(waited, lived);
     if waited == 0 {
-        return vec!["No thread ever waited for a lock.".into()];
+        let none = match whole {
+            true => "No thread ever waited for a lock.",
+            false => "No thread that was recorded ever waited for a lock.",
+        };
+        sentences.push(none.into());
+        return sentences;
     }
     let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
-    let mut sentences = vec![if share < NOTABLE {
+    sentences.push(if share < NOTABLE && whole {
         format!("Locks do not slow this program down: threads spent {total}.")
     } else {
         format!("Threads spent {total}.")
-    }];
+    });
     let top = &profile.locks[0];
     let mut sentence =
         format!("{} of that for {}{}", percent(ratio(top.waits.sum_ns, waited)), top.name, instances(top));
@@ -291,6 +302,21 @@ mod tests {
     #[test]
     fn each_rule_speaks_at_its_threshold_only() {
         let profile = |change: &dyn Fn(&mut Class)| {
+    #[test]
+    fn the_verdict_says_what_is_missing() {
+        let missing = || vec!["Not in this report: a process.".to_owned()];
+        let of = |profile: &Profile| verdict(profile).join(" ");
+        let none = of(&Profile { missing: missing(), ..Profile::default() });
+        assert_eq!(
+            none,
+            "Not in this report: a process. What was recorded called no lock that latchwork sees."
+        );
+        let mut profile = Profile { missing: missing(), ..sample::profile() };
+        assert!(of(&profile).starts_with("Not in this report: a process. Threads spent 38%"));
+        profile.locks.iter_mut().for_each(|class| class.waits = Default::default());
+        assert!(of(&profile).ends_with("No thread that was recorded ever waited for a lock."));
+    }
+
             let mut profile = sample::profile();
             profile.locks.truncate(1);
             change(&mut profile.locks[0]);

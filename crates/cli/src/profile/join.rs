@@ -1,5 +1,6 @@
 //! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of the same name joined.
 
+use super::files;
 use super::model::{
     self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, Origin, Pair,
     Place as Spot, Process, Profile, StackId, Thread, Wait, Waiter, place,
@@ -26,6 +27,10 @@ pub fn join_again(recordings: &[Recording], symbols: &mut Symbols) -> Profile {
         joiner.add(recording, start);
     }
     joiner.profile.notes.extend(ended_at_once(&in_order));
+    let lost = files::lost(recordings);
+    if lost > 0 {
+        joiner.profile.missing.push(format!("Not in this report: {}.", files::lost_text(lost)));
+    }
     let (mut profile, opened) = joiner.finish();
     *symbols = opened;
     profile.seconds = end.saturating_sub(start) as f64 / 1e9;

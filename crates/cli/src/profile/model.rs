@@ -35,6 +35,8 @@ pub struct Profile {
     pub waits: Vec<Wait>,
     /// Sentences about what limits this profile, for the reader.
     pub notes: Vec<String>,
+    /// Sentences about parts of the program that were not recorded. The verdict begins with them.
+    pub missing: Vec<String>,
 }
 
 /// A process that was recorded.

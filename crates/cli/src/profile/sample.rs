@@ -155,3 +155,4 @@ pub fn profile() -> Profile {
         stacks: interner.stacks,
     }
 }
+        missing: Vec::new(),

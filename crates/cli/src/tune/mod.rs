@@ -163,6 +163,12 @@ fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
     let found = found
         .map_err(|failure| Failure::new(format!("the program made no recording: {}", failure.message)))?;
     let tuned = Tuned::new(&join::join(&found), &found);
+    let lost = files::lost(&found);
+    if lost > 0 && tuned.classes.is_empty() {
+        return Err(Failure::new(format!("not recorded: {}", files::lost_text(lost))));
+    } else if lost > 0 {
+        say(&format!("warning: not recorded: {}", files::lost_text(lost)));
+    }
     if tuned.classes.is_empty() && files::is_lossy(&found) {
         let directory = recordings.path().display();
         return Err(Failure::new(format!("{directory}: there was no room to record all threads and locks")));

@@ -171,6 +171,67 @@ fn recordings_of_children_are_joined() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A program whose child does not have the rights, or the root directory, that the program began with.
+const DROPS: &str = r#"
+    #include <pthread.h>
+    #include <stdlib.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static pthread_mutex_t of_child = PTHREAD_MUTEX_INITIALIZER;
+    int main(int argc, char **argv) {
+        if (argc > 1 ? chroot(argv[1]) || chdir("/") : setgid(65534) || setuid(65534)) return 2;
+        for (int i = 0; i < 2; i++) {
+            int status = 0;
+            if (!fork()) {
+                for (int i = 0; i < 10; i++) {
+                    pthread_mutex_lock(&of_child);
+                    pthread_mutex_unlock(&of_child);
+                }
+                exit(0);
+            }
+            if (wait(&status) < 0 || status) return 3;
+        }
+        return 0;
+    }"#;
+
+#[test]
+fn the_children_of_a_program_that_gave_up_root_are_recorded_or_missed() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let directory = scratch("profile-drops");
+    let program = compile(&directory, "drops", DROPS, &["-pthread"]);
+    let program = program.to_str().unwrap();
+    let (report, text) = profile(&directory, &["--", program], 0);
+    assert_eq!(report["processes"].as_array().unwrap().len(), 3, "{report}");
+    let lock = &report["locks"][0];
+    assert_eq!((&lock["name"], &lock["acquisitions"]), (&"of_child".into(), &20.into()), "{text}");
+    let trace = directory.join("trace.lw");
+    let record = |arguments: &[&str]| {
+        output(&[&["record", "-o", trace.to_str().unwrap(), "--", program], arguments].concat())
+    };
+    let recorded = record(&[]);
+    assert!(stderr(&recorded).contains("20 events"), "{}", stderr(&recorded));
+
+    // In another root directory, the children cannot make files.
+    let root = directory.join("root");
+    fs::create_dir(&root).unwrap();
+    let root = root.to_str().unwrap();
+    let (report, text) = profile(&directory, &["--", program, root], 0);
+    assert_eq!(text.matches("latchwork: no profile of process").count(), 1, "{text}");
+    let verdict = report["verdict"][0].as_str().unwrap();
+    assert!(verdict.starts_with("Not in this report: 2 processes that the program forked"), "{report}");
+    let recorded = record(&[root]);
+    assert_eq!(recorded.status.code(), Some(1));
+    assert!(stderr(&recorded).contains("Not recorded: 2 processes"), "{}", stderr(&recorded));
+    let tuned = output(&["tune", "-o", directory.join("tuned").to_str().unwrap(), "--", program, root]);
+    assert_eq!(tuned.status.code(), Some(1));
+    assert!(stderr(&tuned).contains("not recorded: 2 processes"), "{}", stderr(&tuned));
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_wrapper_is_not_the_place() {
     let source = r#"

@@ -113,6 +113,7 @@ impl Reader {
             cached: number(offset_of!(layout::Header, cached)),
             unwinding_nanos: number(offset_of!(layout::Header, unwinding_nanos)),
             unaccounted: number(offset_of!(layout::Header, unaccounted)),
+            lost: number(offset_of!(layout::Header, lost)),
             bytes: self.bytes,
             dropped: self.dropped.clone(),
             ..Recording::default()

@@ -54,6 +54,8 @@ pub struct Recording {
     pub unwinding_nanos: u64,
     /// Waits whose cause is not known.
     pub unaccounted: u64,
+    /// Children that the process forked and that could not make a file. Nothing of them and of their children is recorded.
+    pub lost: u64,
     /// Bytes of storage that the file occupies.
     pub bytes: u64,
 }

@@ -185,6 +185,11 @@ pub(super) fn set_directory(directory: &[u8]) {
     }
 }
 
+/// The directory that is remembered.
+pub(super) fn directory() -> impl Iterator<Item = u8> {
+    DIRECTORY.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0)
+}
+
 /// Removes the directory of an observer that is gone, with its control file and the recording of this process. Files of other
 /// processes keep the directory there.
 pub(super) fn remove(number: u64) {
@@ -280,8 +285,7 @@ fn create() -> Result<c_int, &'static str> {
     for attempt in 0..1000 {
         // SAFETY: as `Scratch` says.
         let path = unsafe { &mut *BUFFER.0.get() };
-        let directory = DIRECTORY.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0);
-        let length = directory.zip(path.iter_mut()).map(|(from, to)| *to = from).count();
+        let length = directory().zip(path.iter_mut()).map(|(from, to)| *to = from).count();
         let mut name = Path::new();
         // SAFETY: `getpid` takes nothing and always succeeds.
         let _ = write!(name, "/{}.{attempt}.recording\0", unsafe { libc::getpid() });

@@ -47,7 +47,7 @@
 
 use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{c11, cond};
-use crate::observers::check;
+use crate::observers::{check, losses};
 use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
@@ -176,11 +176,15 @@ pub(crate) fn after_fork() {
     if !file::is_open() {
         return;
     }
+    let parent = if records { losses::Parent::keep(&file::header().lost) } else { None };
     threads::forget();
     recording::discard();
-    // Without a file nothing is recorded: the layer only passes the calls on.
-    if records && recording::open(true).is_ok() {
-        session::begin();
+    if records {
+        match recording::open(true) {
+            Ok(()) => session::begin(),
+            // The layer only passes the calls on.
+            Err(why) => losses::report(parent.as_ref(), "profile", file::directory(), why),
+        }
     }
 }
 

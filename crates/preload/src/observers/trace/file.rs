@@ -32,6 +32,11 @@ pub(super) fn prepare(directory: &[u8], bytes: usize) {
     CAPACITY.store((bytes / size_of::<Chunk>()).clamp(1, 16 << 20), Relaxed);
 }
 
+/// The directory that is remembered.
+pub(super) fn directory() -> impl Iterator<Item = u8> {
+    DIRECTORY.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0)
+}
+
 /// Whether a file is mapped.
 pub(super) fn is_open() -> bool {
     !BASE.load(Relaxed).is_null()
@@ -137,11 +142,7 @@ pub(super) fn forget() {
 fn create() -> Result<c_int, &'static str> {
     for attempt in 0..1000 {
         let mut path = Line::new();
-        DIRECTORY
-            .iter()
-            .map(|byte| byte.load(Relaxed))
-            .take_while(|byte| *byte != 0)
-            .for_each(|byte| path.bytes(&[byte]));
+        directory().for_each(|byte| path.bytes(&[byte]));
         // SAFETY: `getpid` takes nothing and always succeeds.
         let _ = write!(path, "/{}.{attempt}.trace\0", unsafe { libc::getpid() });
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;

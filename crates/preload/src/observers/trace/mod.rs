@@ -19,6 +19,7 @@
 
 use super::check;
 use super::clocks::{Moment, both};
+use super::losses;
 use super::names::Names;
 use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{cond, mutex};
@@ -148,15 +149,19 @@ pub(crate) fn after_fork() {
     }
     let header = file::header();
     let costs = COSTS.map(|cost| cost(header).load(Relaxed));
+    let parent = losses::Parent::keep(&header.lost);
     stream::leave();
     file::forget();
     objects::clear();
-    // Without a file nothing is recorded: the layer only passes the calls on.
-    if open(true).is_ok() {
-        let header = file::header();
-        for (cost, value) in COSTS.into_iter().zip(costs) {
-            cost(header).store(value, Relaxed);
+    match open(true) {
+        Ok(()) => {
+            let header = file::header();
+            for (cost, value) in COSTS.into_iter().zip(costs) {
+                cost(header).store(value, Relaxed);
+            }
         }
+        // The layer only passes the calls on.
+        Err(why) => losses::report(parent.as_ref(), "trace", file::directory(), why),
     }
 }
 
