@@ -11,6 +11,7 @@ mod compare;
 mod config;
 mod demo;
 mod documents;
+mod leftovers;
 mod library;
 mod list;
 // The screen of `top` uses more of these two than its tables.

@@ -96,7 +96,10 @@ pub fn record(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
-    let status = session::run(&options.command, &environment)?;
+    let (status, left) = session::run(&options.command, &environment)?;
+    if !left.is_empty() {
+        output::say(&format!("latchwork: warning: {}", session::background(&left, "record", "trace")));
+    }
     let found = busiest(directory.path());
     let reached = found.as_ref().is_ok_and(|found| reached_size(&found.file));
     directory.check_room(found.as_ref().map_or(true, |found| found.dropped() > 0 && !reached))?;
@@ -117,11 +120,11 @@ struct Busiest {
     raw: Raw,
     /// How many other processes recorded any events.
     others: usize,
+    /// How many forked processes could not make a file.
+    lost: u64,
 }
 
 impl Busiest {
-    /// How many forked processes could not make a file.
-    lost: u64,
     /// Events that there was no room for.
     fn dropped(&self) -> u64 {
         self.raw.threads.iter().map(|thread| thread.dropped).sum::<u64>() + self.raw.unknown
@@ -135,10 +138,10 @@ fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
         // A process that was killed while it made the file leaves one that is no trace.
         found.extend(Raw::read(&file).ok().map(|raw| (file, raw)));
     }
+    let lost = found.iter().fold(0, |sum: u64, (_, raw)| sum.saturating_add(raw.lost));
     found.retain(|(_, raw)| raw.events() > 0);
     let others = found.len().saturating_sub(1);
     let busiest = found.into_iter().max_by_key(|(_, raw)| (raw.events(), std::cmp::Reverse(raw.pid)));
-    let lost = found.iter().fold(0, |sum: u64, (_, raw)| sum.saturating_add(raw.lost));
     let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
                none that --only or --not leaves out, within --delay and --seconds";
     let rest =
@@ -248,12 +251,12 @@ fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
     if trace.about.other_processes > 0 {
         text += &format!("; {} other processes are not in it", trace.about.other_processes);
     }
-    text
-}
-
     if lost > 0 {
         text += &format!("; not recorded: {}", files::lost_text(lost));
     }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

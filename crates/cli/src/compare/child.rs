@@ -1,7 +1,7 @@
 //! A program that is started, watched, measured and ended together with everything that it started.
 
-use super::leftovers::{self, Daemon};
 use super::output::Output;
+use crate::leftovers::{self, Daemon};
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;

@@ -4,7 +4,6 @@ pub mod candidates;
 pub mod child;
 mod hooks;
 mod json;
-mod leftovers;
 pub mod metric;
 pub mod options;
 mod output;

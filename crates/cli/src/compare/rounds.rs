@@ -3,12 +3,12 @@
 use super::candidates::{Candidate, Failed, Measured};
 use super::child::{self, End, Launch};
 use super::hooks;
-use super::leftovers::{self, Daemon};
 use super::metric::Metric;
 use super::plan::{Length, Plan, Subject};
 use super::progress::Progress;
 use super::results::Results;
 use super::tail::tail;
+use crate::leftovers::{self, Daemon};
 use crate::run;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::{self, Clock, Machine};
@@ -157,8 +157,8 @@ impl Measuring<'_> {
         }
         if self.results.left_running.is_empty() && !daemons.is_empty() {
             self.warn_once(match plan.subject {
-                Subject::Program(..) => background(&daemons),
-                Subject::Server(_) => format!("{}; latchwork ended it", left(&daemons)),
+                Subject::Program(..) => background(&daemons, "compare"),
+                Subject::Server(_) => format!("{}; latchwork ended it", leftovers::text(&daemons)),
             });
             self.results.left_running = daemons.into_iter().map(|daemon| daemon.name).collect();
         }
@@ -258,8 +258,9 @@ fn one_run(
     }
 }
 
-/// Runs the program once with these variables and the commands around a run, for what it leaves elsewhere: a profile. Returns
-/// the signal that ended it.
+/// Runs the program once with these variables and the commands around a run, for what it leaves elsewhere: a profile, from which
+/// it is tuned. Returns the signal that ended it. A program that goes on in the background is an error, unless there
+/// is `--metric`.
 pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<Option<i32>> {
     let signals = &plan.signals;
     leftovers::adopt();
@@ -271,7 +272,13 @@ pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<
     let mut failed = None;
     if asked.is_none() {
         match one_run(plan, environment, plan.timeout, signals) {
-            Ok((End::Good(..), ..)) => {}
+            Ok((End::Good(..), daemons, _)) => {
+                // As for `compare`, what a program prints is its own business.
+                let is_program = matches!(plan.subject, Subject::Program(..));
+                if is_program && plan.metric.is_none() && !daemons.is_empty() {
+                    failed = Some(Failure::new(background(&daemons, "tune")));
+                }
+            }
             Ok((End::Interrupted(signal), ..)) => asked = Some(signal),
             Ok((End::Bad(why, output), ..)) => {
                 let why = format!("the program fails while it is profiled: {why}{}", tail(&output));
@@ -305,18 +312,13 @@ fn timeout(glibc: &Candidate) -> Option<Duration> {
     (!glibc.slowest.is_zero()).then(|| (glibc.slowest * TIMEOUT_FACTOR).max(TIMEOUT_LEAST))
 }
 
-fn left(daemons: &[Daemon]) -> String {
-    let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
-    format!("the program left {} running in the background", names.collect::<Vec<_>>().join(", "))
-}
-
-/// What to say of a program that goes on in the background.
-fn background(daemons: &[Daemon]) -> String {
+/// What `command` says of a program that goes on in the background.
+fn background(daemons: &[Daemon], command: &str) -> String {
     format!(
         "{}; latchwork ends such processes after each run. A run is measured until the program itself ends. If that is \
-         only a server's start, compare the server in the foreground (there is often an option for it, such as -f, -F, \
-         -D or --foreground) with --server, --ready and --load",
-        left(daemons)
+         only a server's start, {} with --server, --ready and --load",
+        leftovers::text(daemons),
+        leftovers::in_the_foreground(command)
     )
 }
 

@@ -2,8 +2,8 @@
 //! preload library, and the server is asked to stop.
 
 use super::child::{self, Cost, End, Event, Launch, Program};
-use super::leftovers::{self, Daemon};
 use super::tail::last_lines;
+use crate::leftovers::{self, Daemon};
 use latchwork_console::signals::Signals;
 use regex_lite::Regex;
 use std::ffi::OsString;

@@ -123,14 +123,17 @@ pub fn profile(options: &Options) -> Result<i32> {
     })?;
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
-    let status = session::run(&options.command, &environment)?;
+    let (status, left) = session::run(&options.command, &environment)?;
+    let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
     let found = files::read(recordings.path());
     recordings.check_room(files::is_lost(&found))?;
     let found = found.map_err(|failure| {
-        let rest = format!(" and made no recording: {}", failure.message);
+        let left = left.iter().map(|left| format!(". Besides, {left}"));
+        let rest = format!(" and made no recording: {}{}", failure.message, left.collect::<String>());
         session::not_recorded(&options.command, status, &rest)
     })?;
-    let profile = join::join(&found);
+    let mut profile = join::join(&found);
+    profile.missing.extend(left.map(|left| format!("Note that {left}.")));
     let mut text = format!("\n{}", terminal::text(&profile));
     if let Some(kept) = &options.keep {
         text += &format!("The recording is in {0}: latchwork profile --read {0}\n", kept.display());

@@ -1,6 +1,7 @@
 //! The program while it is recorded. It runs as it would without latchwork: with the same standard streams, in the same
 //! process group. This process only waits for it, and passes on the signals that were meant for it.
 
+use crate::leftovers::{self, Daemon};
 use crate::program::{self, Obstacle};
 use crate::run::{self, Locks, Programs};
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
@@ -51,15 +52,30 @@ pub fn not_recorded(command: &[OsString], status: i32, rest: &str) -> Failure {
     }
 }
 
-/// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it.
-pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<i32> {
+/// What the recording of a program does not have that went on in the background, which `command` has made. `what`: the report,
+/// or the trace.
+pub fn background(daemons: &[Daemon], command: &str, what: &str) -> String {
+    format!(
+        "{}: what it does from now on is not in the {what}. If the program only starts a server, {}",
+        leftovers::text(daemons),
+        leftovers::in_the_foreground(command)
+    )
+}
+
+/// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it; and the processes that
+/// have left its process group and still run.
+pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<(i32, Vec<Daemon>)> {
     let signals = Signals::block();
+    leftovers::adopt();
     let process = start(command, environment, &signals)?;
     loop {
         let (signal, by_terminal) = signals.next();
         if signal == libc::SIGCHLD {
             if let Some(status) = ended(process) {
-                return Ok(status);
+                // SAFETY: a system call that takes nothing. The program has the group of this process.
+                let group = unsafe { libc::getpgrp() };
+                leftovers::settle(group);
+                return Ok((status, leftovers::outside(group)));
             }
         } else if !by_terminal {
             // The terminal sends Ctrl-C to the program as well. A signal that is sent to this process alone is meant for the program.
@@ -95,13 +111,17 @@ fn start(command: &[OsString], environment: &[(&'static str, OsString)], signals
     Ok(i32::try_from(child.id()).expect("a process id"))
 }
 
-/// The program's exit status, if it has ended.
+/// The program's exit status, if it has ended. Waits also for the orphans that have ended.
 fn ended(process: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: room for the status.
-    let found = unsafe { libc::waitpid(process, &mut status, libc::WNOHANG) };
-    if found != process {
-        return None;
+    let wait = |status: &mut i32| unsafe { libc::waitpid(-1, status, libc::WNOHANG) };
+    loop {
+        match wait(&mut status) {
+            found if found == process => break,
+            ..=0 => return None,
+            _ => {}
+        }
     }
     Some(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })
 }

@@ -1,4 +1,4 @@
-//! `latchwork compare` on programs that go on in the background.
+//! `latchwork compare`, `profile`, `record` and `tune` on programs that go on in the background.
 
 use crate::common::{alive, compile, latchwork, mark, processes, scratch, stderr, stdout};
 use serde_json::Value;
@@ -111,6 +111,57 @@ fn a_daemon_is_noticed_asked_to_end_and_no_lock_is_recommended() {
     assert!(text.contains("No lock is recommended") && !text.contains("Keep it with"), "{text}");
     // Each of the six daemons was asked, and ended by that.
     assert_eq!(asked(&daemon.file()), 6);
+    daemon.gone();
+}
+
+/// The recorders leave the daemon alone, and say what they do not have.
+#[test]
+fn a_launcher_is_not_taken_for_the_server() {
+    let daemon = Daemon::new("launched");
+    // The daemon keeps its standard error, so that a pipe would not end.
+    let errors = daemon.directory.join("errors");
+    let run = |options: &[&str]| {
+        let mut command = latchwork();
+        command
+            .args(options)
+            .arg("--")
+            .arg(&daemon.program)
+            .arg(&daemon.mark)
+            .arg(daemon.file())
+            .arg("polite");
+        let file = fs::File::create(&errors).unwrap();
+        let status = command.stdout(Stdio::null()).stderr(file).status().unwrap();
+        (status.code(), fs::read_to_string(&errors).unwrap())
+    };
+    let end = |text: &str| {
+        let (_, process) = text.split_once("left my-daemon (process ").unwrap_or_else(|| panic!("{text}"));
+        let process = process.split_once(')').unwrap().0.parse().unwrap();
+        // SAFETY: a signal to the daemon, which waits for it.
+        unsafe { libc::kill(process, libc::SIGTERM) };
+        let begin = Instant::now();
+        while alive(&daemon.mark) > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(300), "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let report = daemon.directory.join("report.json");
+    let (_, text) = run(&["profile", "--json", report.to_str().unwrap()]);
+    end(&text);
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let verdict = report["verdict"][0].as_str().unwrap();
+    assert!(
+        verdict.contains("left my-daemon") && verdict.contains("profile the server in the fore"),
+        "{verdict}"
+    );
+    let (_, text) = run(&["record", "-o", daemon.directory.join("trace.lw").to_str().unwrap()]);
+    end(&text);
+    assert!(text.contains("record the server in the foreground"), "{text}");
+
+    // Measured runs end it.
+    let (status, text) = run(&["tune", "-o", daemon.directory.join("locks.toml").to_str().unwrap()]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("left my-daemon") && text.contains("tune the server in the foreground"), "{text}");
+    assert_eq!(asked(&daemon.file()), 3);
     daemon.gone();
 }
 

@@ -1,7 +1,7 @@
-//! The processes that a program leaves running when it ends: found, and ended before the next run.
+//! The processes that a program leaves running when it ends: found, and ended before the next run if there is one.
 //!
-//! `latchwork compare` is a *child subreaper*: when one of its descendants ends, the kernel makes the children of that
-//! descendant children of `latchwork compare`. That includes processes that have left the program's process group, as a
+//! `latchwork` is a *child subreaper* here: when one of its descendants ends, the kernel makes the children of that
+//! descendant children of `latchwork`. That includes processes that have left the program's process group, as a
 //! server does that goes into the background.
 
 use latchwork_console::signals::Signals;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take to leave the program's group after the program has ended. One that calls daemon(3)
 /// takes some microseconds, or its turn on a busy machine.
-const SETTLES: Duration = Duration::from_millis(100);
+const SETTLES: Duration = Duration::from_millis(500);
 /// How long the kernel has to end what SIGKILL was sent to.
 const FORCED: Duration = Duration::from_secs(10);
 /// How often the processes are looked at.
@@ -52,6 +52,25 @@ pub fn as_before() {
         // SAFETY: a system call with plain arguments, which is safe between fork and exec.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
+}
+
+/// The children of this process outside the program's group, when the program has ended.
+pub fn outside(group: libc::pid_t) -> Vec<Daemon> {
+    let outside = children().filter(|child| child.group != group);
+    outside.map(|child| Daemon { name: child.name, process: child.process }).collect()
+}
+
+/// Says that the program left these processes.
+pub fn text(daemons: &[Daemon]) -> String {
+    let names = daemons.iter().map(|Daemon { name, process }| format!("{name} (process {process})"));
+    format!("the program left {} running in the background", names.collect::<Vec<_>>().join(", "))
+}
+
+/// Advice about a program that only starts a server, for this command.
+pub fn in_the_foreground(command: &str) -> String {
+    format!(
+        "{command} the server in the foreground (there is often an option for it, such as -f, -F, -D or --foreground)"
+    )
 }
 
 /// Waits a moment, until nothing but the ended program itself is in its process group.
