@@ -182,21 +182,24 @@ fn shorten(profile: &Profile, class: &Class) -> Option<String> {
 
 /// The lock is split already, but most threads want the same part.
 fn skewed(class: &Class) -> Option<String> {
-    let first = *class.instance_wait_ns.first()?;
-    let share = ratio(first, class.waits.sum_ns);
-    (class.instances >= 4 && share >= MOST).then(|| {
+    // Locks of other processes are no parts of this one's data.
+    let process = &class.busiest;
+    let share = ratio(process.longest_instance_ns, process.wait_ns);
+    (process.instances >= 4 && share >= MOST).then(|| {
         format!(
             "{}: {} of the waiting is for one of the {} locks: spread what they protect more evenly.",
             class.name,
             percent(share),
-            count(class.instances)
+            count(process.instances)
         )
     })
 }
 
 /// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
 fn split(profile: &Profile, class: &Class) -> Option<String> {
-    let held_ns = class.holds.mean_ns() as f64 * class.acquisitions as f64 / class.instances.max(1) as f64;
+    let process = &class.busiest;
+    let held_ns =
+        class.holds.mean_ns() as f64 * process.acquisitions as f64 / process.instances.max(1) as f64;
     let busy = (held_ns / (profile.seconds * 1e9)).min(1.0);
     // With the parts of a long section a thread would have to hold many parts.
     let long = profile.top_holder(class).is_some_and(|holder| holder.at_a_time_ns() >= LONG_NS);
@@ -300,9 +303,6 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_speaks_at_its_threshold_only() {
-        let profile = |change: &dyn Fn(&mut Class)| {
-    #[test]
     fn the_verdict_says_what_is_missing() {
         let missing = || vec!["Not in this report: a process.".to_owned()];
         let of = |profile: &Profile| verdict(profile).join(" ");
@@ -317,6 +317,9 @@ mod tests {
         assert!(of(&profile).ends_with("No thread that was recorded ever waited for a lock."));
     }
 
+    #[test]
+    fn each_rule_speaks_at_its_threshold_only() {
+        let profile = |change: &dyn Fn(&mut Class)| {
             let mut profile = sample::profile();
             profile.locks.truncate(1);
             change(&mut profile.locks[0]);
@@ -336,8 +339,8 @@ mod tests {
         );
         // Short sections, held most of the time, at the last threshold of each.
         let busy = |class: &mut Class| {
-            (class.instances, class.acquisitions) = (1, 1_250_000);
-            class.instance_wait_ns.truncate(1);
+            class.acquisitions = 1_250_000;
+            (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
             class.holds = holds(4_000);
             class.handover_ns = 0;
             class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
@@ -369,14 +372,22 @@ mod tests {
         let rarely_held = |class: &mut Class| {
             busy(class);
             class.acquisitions = 100_000;
+            class.busiest.acquisitions = 100_000;
         };
         assert_eq!(rules(&profile(&rarely_held)), [""; 0]);
         let many = |class: &mut Class| {
             busy(class);
+            class.busiest.instances = 16;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns;
+        };
+        assert_eq!(rules(&profile(&many)), ["skewed"]);
+        // One lock in each of 16 processes.
+        let forked = |class: &mut Class| {
+            busy(class);
             class.instances = 16;
             class.instance_wait_ns = vec![class.waits.sum_ns];
         };
-        assert_eq!(rules(&profile(&many)), ["skewed"]);
+        assert_eq!(rules(&profile(&forked)), ["split"]);
         let reading = |class: &mut Class| {
             rarely_held(class);
             class.kind = Kind::RwLock;

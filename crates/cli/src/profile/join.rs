@@ -2,8 +2,8 @@
 
 use super::files;
 use super::model::{
-    self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, Origin, Pair,
-    Place as Spot, Process, Profile, StackId, Thread, Wait, Waiter, place,
+    self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, OfProcess, Origin,
+    Pair, Place as Spot, Process, Profile, StackId, Thread, Wait, Waiter, place,
 };
 use super::symbols::{Frame, Module, Symbols, module_of, wrappers};
 use super::units::count;
@@ -125,6 +125,8 @@ struct Joiner {
     condition_sums: Vec<Sums>,
     dropped: HashMap<&'static str, u64>,
     unaccounted: u64,
+    /// What the process that is being added has of each lock.
+    of_process: HashMap<usize, OfProcess>,
 }
 
 /// Waits and nanoseconds of a class.
@@ -149,6 +151,13 @@ impl Joiner {
         let stacks: Vec<StackId> = recording.stacks.iter().map(|stack| self.stack(&modules, stack)).collect();
         let places: Vec<Place> =
             recording.classes.iter().map(|class| self.class(recording, &modules, &stacks, class)).collect();
+        for (lock, of_process) in self.of_process.drain() {
+            let busiest = &mut self.profile.locks[lock].busiest;
+            let by_waiting = |of: &OfProcess| (of.wait_ns, of.instances);
+            if by_waiting(&of_process) > by_waiting(busiest) {
+                *busiest = of_process;
+            }
+        }
         for pair in &recording.pairs {
             let sums = match places[pair.class] {
                 Place::Lock(lock) => &mut self.lock_sums[lock],
@@ -272,8 +281,14 @@ impl Joiner {
         let (into, from) = (&mut locks[number], &class.counters);
         into.origins.extend(from_where.flatten());
         into.instances += class.instances;
-        into.instance_wait_ns
-            .extend(class.objects.iter().map(|object| object.wait_nanos).filter(|ns| *ns > 0));
+        let objects = || class.objects.iter().map(|object| object.wait_nanos).filter(|ns| *ns > 0);
+        into.instance_wait_ns.extend(objects());
+        // Several classes of a process may have one name.
+        let of_process = self.of_process.entry(number).or_default();
+        of_process.instances += class.instances;
+        of_process.acquisitions += from.acquisitions;
+        of_process.wait_ns += from.wait_nanos;
+        of_process.longest_instance_ns = of_process.longest_instance_ns.max(objects().max().unwrap_or(0));
         into.acquisitions += from.acquisitions;
         into.reads += from.reads;
         into.contended += from.contended;

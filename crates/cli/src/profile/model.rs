@@ -195,10 +195,12 @@ pub struct Class {
     pub origins: Vec<Origin>,
     /// The names of the locks that serve it: `glibc`, [`OWN`], or one of latchwork's.
     pub served_by: Vec<String>,
-    /// How many locks.
+    /// How many locks. Each process has its own: a static lock counts once for each.
     pub instances: u64,
     /// The time waited for each lock of the class that was contended, longest first.
     pub instance_wait_ns: Vec<u64>,
+    /// The part of the process whose threads waited longest.
+    pub busiest: OfProcess,
     pub acquisitions: u64,
     /// Acquisitions for reading, among these.
     pub reads: u64,
@@ -241,6 +243,16 @@ pub struct Class {
     pub holders: Vec<Holder>,
     /// Pairs of a place that waited and the place of the holder that it waited for, longest wait first.
     pub pairs: Vec<Pair>,
+}
+
+/// What one process has of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfProcess {
+    pub instances: u64,
+    pub acquisitions: u64,
+    pub wait_ns: u64,
+    /// The time waited for the lock with the longest waiting.
+    pub longest_instance_ns: u64,
 }
 
 /// The standard error of an estimate, in nanoseconds; 0: it is no estimate, but exact.

@@ -34,6 +34,12 @@ pub fn profile() -> Profile {
         kind: Kind::Mutex,
         instances: 3,
         instance_wait_ns: vec![first - 2 * S, S, S],
+        busiest: OfProcess {
+            instances: 3,
+            acquisitions: 10_000,
+            wait_ns: first,
+            longest_instance_ns: first - 2 * S,
+        },
         acquisitions: 10_000,
         contended: 4_000,
         waits: Lengths {
@@ -89,6 +95,12 @@ pub fn profile() -> Profile {
         kind: Kind::RwLock,
         instances: 1,
         instance_wait_ns: vec![second],
+        busiest: OfProcess {
+            instances: 1,
+            acquisitions: 1_000_000,
+            wait_ns: second,
+            longest_instance_ns: second,
+        },
         acquisitions: 1_000_000,
         reads: 970_000,
         contended: 2_000,
@@ -151,8 +163,8 @@ pub fn profile() -> Profile {
         overhead: Overhead { calls: 1_010_000, stacks: 900, unwinding_ns: 900_000, memory_bytes: 2 << 20 },
         dropped: vec![Dropped { what: "stacks".into(), count: 12 }],
         notes: vec!["This is a sample.".into()],
+        missing: Vec::new(),
         frames: interner.frames,
         stacks: interner.stacks,
     }
 }
-        missing: Vec::new(),

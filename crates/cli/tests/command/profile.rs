@@ -168,6 +168,17 @@ fn recordings_of_children_are_joined() {
     let lock = &report["locks"][0];
     assert_eq!((&lock["name"], &lock["instances"]), (&"cache.mutex".into(), &2.into()), "{lock}");
     assert_eq!(lock["acquisitions"], 40);
+    // Three further processes have a lock of this name each. They are no parts of the fourth one's data.
+    let idle = r#"
+        #include <pthread.h>
+        static struct { char other[40]; pthread_mutex_t mutex; } cache;
+        int main(void) { return pthread_mutex_lock(&cache.mutex) || pthread_mutex_unlock(&cache.mutex); }"#;
+    let idle = compile(&directory, "idle", idle, &["-pthread", "-g"]);
+    let script = format!("for i in 1 2 3; do {}; done; {}; exit 5", idle.display(), program.display());
+    let (report, _) = profile(&directory, &["--", "sh", "-c", &script], 5);
+    assert_eq!(report["locks"][0]["instances"], 4, "{report}");
+    let advice: Vec<_> = report["advice"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
+    assert_eq!(advice, ["shorten"], "{report}");
     fs::remove_dir_all(directory).unwrap();
 }
 
