@@ -158,7 +158,7 @@ pub fn lost(recordings: &[Recording]) -> u64 {
     recordings.iter().fold(0, |sum, recording| sum.saturating_add(recording.lost))
 }
 
-/// So many [lost](lost) processes, and why, for a sentence.
+/// So many [`lost`] processes, and why, for a sentence.
 pub fn lost_text(lost: u64) -> String {
     let (processes, it, has, its) = match lost {
         1 => ("a process".into(), "it", "has", "its"),
