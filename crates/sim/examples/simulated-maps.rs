@@ -1,7 +1,7 @@
 //! How maps scale on a simulated machine: lookups and updates of the table behind `RcuMap`, beside a table with a mutex in
 //! each bucket, and one of shards that each have a reader-writer lock.
 //!
-//!     cargo run --release -p latchwork-sim --example maps [MACHINE [THREADS,.. [KEYS]]]
+//!     cargo run --release -p latchwork-sim --example simulated-maps [MACHINE [THREADS,.. [KEYS]]]
 //!
 //! Half of the keys are there; an update inserts or removes. What is simulated is the synchronization: the words of locks,
 //! buckets and sections. Elements are read without cost, and 20 ns stand for the hash in every map.
