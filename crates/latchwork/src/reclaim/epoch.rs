@@ -118,6 +118,8 @@ impl<M: Records> Epochs<M> {
     /// Advances the epoch, if every section is in the current one. An error may carry a stall that is to be told of.
     fn advance(&self) -> Result<(), Option<Stall>> {
         // (B) pairs with the exchange below: the thread that advanced the epoch has seen the earlier sections end.
+        // And what was removed before a `start` that this epoch follows happens before the fence below, whichever threads have
+        // advanced the epoch since. So a section that this thread does not see does not find it.
         let epoch = record::clocks::<M>().epoch.load(Acquire);
         // (C) pairs with the light fence in `enter`: a section that this thread does not see begins after this fence.
         if !M::heavy_fence() {
@@ -127,7 +129,9 @@ impl<M: Records> Epochs<M> {
             return Err(self.due(record));
         }
         self.stuck.end();
-        // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch.
+        // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch. (Its acquire, and that
+        // of `start`, adds nothing: whatever waits or advances loads the epoch after that, and all changes of the epoch are
+        // read-modify-writes, so that this load acquires from all before.)
         let _ =
             record::clocks::<M>().epoch.compare_exchange(epoch, epoch.wrapping_add(STEP), AcqRel, Relaxed);
         Ok(())

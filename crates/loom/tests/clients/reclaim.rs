@@ -18,6 +18,7 @@ use std::cell::RefCell;
 use std::ptr::null_mut;
 
 mod cells;
+mod pairs;
 
 /// What is shared: `true` until it is reclaimed.
 #[repr(C)]
@@ -407,6 +408,7 @@ fn epoch() {
     check("epoch", bounded(2), start, &[retires, reads_nested as fn(&Epoch)], clean);
     check("epoch", bounded(2), start, &[replaces, reads_and_exits as fn(&Epoch)], clean);
     check("epoch", bounded(1), start, &[synchronizes, reads, reads as fn(&Epoch)], clean);
+    check("epoch", bounded(1), start, &[synchronizes, synchronizes, reads as fn(&Epoch)], clean);
 }
 
 #[test]
