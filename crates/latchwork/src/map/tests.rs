@@ -195,6 +195,16 @@ fn keys_are_looked_up_by_what_is_equivalent() {
 }
 
 #[test]
+fn retain_leaves_what_was_replaced_meanwhile() {
+    let map: RcuMap<u64, u64> = (0..100).map(|key| (key, 1)).collect();
+    map.retain(|key, _| {
+        map.insert(*key, 2);
+        false
+    });
+    assert_eq!(map.len(), 100);
+}
+
+#[test]
 fn updates_hold_no_section_open_and_clearing_gives_memory_back_as_it_goes() {
     use crate::reclaim::rcu::RcuDomain;
     let map = RcuMap::<u64, std::string::String>::new();

@@ -273,6 +273,16 @@ impl PartialEq for Touchy {
 }
 impl Eq for Touchy {}
 
+#[test]
+fn retain_leaves_what_was_replaced_meanwhile() {
+    let map: RcuTreeMap<u64, u64> = (0..100).map(|key| (key, 1)).collect();
+    map.retain(|key, _| {
+        map.insert(*key, 2);
+        false
+    });
+    assert_eq!(map.len(), 100);
+}
+
 /// Whichever comparison panics, nothing has changed, the lock has been released, and nothing is lost.
 #[test]
 fn comparisons_that_panic_change_nothing() {
