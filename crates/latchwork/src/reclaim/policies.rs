@@ -206,6 +206,64 @@ fn destructors_may_synchronize() {
     assert_eq!(dropped.load(Relaxed), 3 * EACH);
 }
 
+/// An object whose destructor does what the test says.
+#[repr(C)]
+struct Acting {
+    header: Header,
+    act: Box<dyn Fn() + Send + Sync>,
+}
+
+// SAFETY: `repr(C)`, the header first; made by boxes.
+unsafe impl Retire for Acting {}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        (self.act)();
+    }
+}
+
+/// While a list is worked off, a destructor retires an object that a section has found which is younger than the grace period of
+/// all that was in the list. The object stays.
+fn what_a_destructor_retires_waits_for_its_own_grace_period<F: domain::Flavour>() {
+    let domain: &'static domain::Domain<Native, F> = Box::leak(Box::new(domain::Domain::new_in()));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let found: &'static AtomicPtr<Counting> = Box::leak(Box::new(AtomicPtr::new(counting(&dropped))));
+    let barriers: &'static [Barrier; 3] = Box::leak(Box::new([2; 3].map(Barrier::new)));
+    let [begin, begun, end] = barriers;
+    let act = Box::new(move || {
+        begin.wait();
+        begun.wait();
+        // SAFETY: the exchange removes it.
+        unsafe { domain.retire(found.swap(core::ptr::null_mut(), AcqRel)) };
+    });
+    // SAFETY: no other thread has it.
+    unsafe { domain.retire(Box::into_raw(Box::new(Acting { header: Header::new(), act }))) };
+    // Its grace period does not end now, so it waits.
+    beside_a_reader(domain, |_| domain.collect());
+    assert_eq!(domain.garbage().objects, 1);
+    let reader = std::thread::spawn(move || {
+        begin.wait();
+        let reader = domain.reader();
+        let guard = reader.enter();
+        assert!(!guard.protect(0, found).is_null());
+        begun.wait();
+        end.wait();
+    });
+    domain.collect();
+    assert_eq!((domain.garbage().objects, dropped.load(Relaxed)), (1, 0));
+    end.wait();
+    reader.join().unwrap();
+    domain.barrier();
+    assert_eq!(dropped.load(Relaxed), 1);
+}
+
+#[test]
+fn what_destructors_retire_waits_for_its_own_grace_period() {
+    what_a_destructor_retires_waits_for_its_own_grace_period::<rcu::General>();
+    what_a_destructor_retires_waits_for_its_own_grace_period::<epoch::Epoch>();
+    what_a_destructor_retires_waits_for_its_own_grace_period::<qsbr::Qsbr>();
+}
+
 /// As C and C++ retire: a header somewhere in an object, and a function.
 #[repr(C)]
 struct Foreign {
