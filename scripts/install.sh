@@ -9,7 +9,7 @@
 #     --libdir DIR     where the libraries are used from (PREFIX/lib)
 #     --destdir DIR    installs below this directory instead, for packages
 #     --library-only   no command, no preload library
-#     --uninstall      removes what the installation with the same directories has put there
+#     --uninstall      removes what installations with the same directories have put there
 #
 # Examples:
 #
@@ -112,8 +112,12 @@ fi
 
 installed=()
 made=()
+# What an earlier installation has put there and this one does not, such as the command or a library of another version, is
+# still there for --uninstall.
 if [[ -e $manifest ]]; then
-    mapfile -t made < <(grep '/$' "$manifest" || true)
+    while IFS= read -r entry; do
+        [[ ! -e $destdir$entry && ! -L $destdir$entry ]] || made+=("$entry")
+    done <"$manifest"
 fi
 # note_directories FILE: notes the directories of a file that are not there yet, for --uninstall.
 note_directories() {
@@ -188,5 +192,6 @@ fi
 
 note_directories "${manifest#"$destdir"}"
 mkdir -p "$(dirname "$manifest")"
-printf '%s\n' "${installed[@]}" "${made[@]}" >"$manifest"
+printf '%s\n' "${installed[@]}" "${made[@]}" | sort -u >"$work/manifest"
+install -m 644 "$work/manifest" "$manifest"
 echo "installed in ${destdir}${prefix}: ${#installed[@]} files"

@@ -151,6 +151,16 @@ fn an_installation_can_be_removed() {
     let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
     assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
     assert!(root.join("usr/include/latchwork/mutex.h").exists());
+    // As if an installation before this one had put a command there, and a library of another version.
+    let manifest = root.join("usr/lib/here/latchwork/manifest");
+    let mut entries = fs::read_to_string(&manifest).unwrap();
+    fs::create_dir(root.join("usr/bin")).unwrap();
+    for file in ["/usr/bin/latchwork", "/usr/lib/here/liblatchwork.so.0.0.1"] {
+        fs::write(root.join(&file[1..]), "").unwrap();
+        entries += &format!("{file}\n");
+    }
+    fs::write(&manifest, entries + "/usr/bin/\n").unwrap();
+    install(Path::new("/usr"), &more);
     let mut uninstall = more.to_vec();
     uninstall[0] = "--uninstall";
     install(Path::new("/usr"), &uninstall);
