@@ -16,6 +16,8 @@
 #     scripts/install.sh --prefix ~/.local && PKG_CONFIG_PATH=~/.local/lib/pkgconfig cc main.c $(pkg-config --cflags --libs latchwork)
 #     scripts/install.sh --prefix /usr --libdir /usr/lib/x86_64-linux-gnu --destdir debian/tmp
 set -euo pipefail
+# For the ranges of letters.
+export LC_ALL=C
 # shellcheck disable=SC2155
 readonly root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -42,7 +44,12 @@ while (($#)); do
 done
 for directory in "$prefix" ${libdir:+"$libdir"}; do
     [[ $directory == /* ]] || { echo "$directory is not an absolute path: the installed files name it" >&2; exit 2; }
+    if [[ $directory =~ [^A-Za-z0-9/._+~-] ]]; then
+        echo "$directory has the character '${BASH_REMATCH[0]}', which pkg-config's file cannot have: only letters, digits and /._+~- may stand in --prefix and --libdir" >&2
+        exit 2
+    fi
 done
+[[ -z $destdir || $destdir == /* ]] || destdir=$PWD/$destdir
 libdir=${libdir:-$prefix/lib}
 manifest=$destdir$libdir/latchwork/manifest
 

@@ -99,12 +99,13 @@ fn prefix() -> &'static Path {
     })
 }
 
-/// Runs the script, with a target directory of its own: the outer cargo holds the lock of the usual one.
+/// Runs the script in the scratch directory, with a target directory of its own: the outer cargo holds the lock of the usual one.
 fn install(prefix: &Path, more: &[&str]) {
     run(Command::new(manifest().join("../../scripts/install.sh"))
         .arg("--prefix")
         .arg(prefix)
         .args(more)
+        .current_dir(scratch())
         .env("CARGO_TARGET_DIR", scratch().join("library"))
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET"));

@@ -146,7 +146,7 @@ fn two_libraries_have_one_registry() {
 fn an_installation_can_be_removed() {
     let root = scratch().join("destdir");
     let _ = fs::remove_dir_all(&root);
-    let more = ["--library-only", "--libdir", "/usr/lib/here", "--destdir", root.to_str().unwrap()];
+    let more = ["--library-only", "--libdir", "/usr/lib/here", "--destdir", "destdir"];
     install(Path::new("/usr"), &more);
     let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
     assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
@@ -165,6 +165,18 @@ fn an_installation_can_be_removed() {
     uninstall[0] = "--uninstall";
     install(Path::new("/usr"), &uninstall);
     assert!(!root.join("usr").exists(), "{}", run(Command::new("find").arg(&root)));
+}
+
+#[test]
+fn a_directory_that_the_installed_files_cannot_name_is_refused() {
+    for directory in ["relative", "/tmp/a&b", "/tmp/a b", "/tmp/a|b"] {
+        for option in ["--prefix", "--libdir"] {
+            let mut install = Command::new(manifest().join("../../scripts/install.sh"));
+            let result = output(install.args(["--uninstall", option, directory]));
+            let said = String::from_utf8_lossy(&result.stderr);
+            assert!(result.status.code() == Some(2) && said.contains(directory), "{directory}: {said}");
+        }
+    }
 }
 
 /// The exit of a thread that has used the library does not call it once it is unloaded.
