@@ -74,14 +74,17 @@ soname=liblatchwork.so.${BASH_REMATCH[0]}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The static archive, and what it needs beside itself.
 cd "$root"
-cargo rustc --release -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs 2>"$work/log" ||
+# The target of the C compiler and the linker. Cargo's configuration may name another one.
+host=$(cargo -vV | sed -n 's/^host: //p')
+# The static archive, and what it needs beside itself.
+cargo rustc --release --target "$host" -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs 2>"$work/log" ||
     { cat "$work/log" >&2; exit 1; }
 # Without libgcc's unwinder: compilers link the shared or the static one, as the program is.
 private=$(sed -n 's/^note: native-static-libs: //p' "$work/log" | tail -1 | sed 's/-lgcc_s *//')
 target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-archive=$target/release/liblatchwork_capi.a
+built=$target/$host/release
+archive=$built/liblatchwork_capi.a
 
 # One object that has what the exported functions need, with no other global name in it: a program may have another Rust
 # library of another compiler.
@@ -182,8 +185,8 @@ for page in crates/capi/man/*.3; do
 done
 
 if [[ $command == yes ]]; then
-    cargo build --release -p latchwork-cli
-    latchwork=$target/release/latchwork
+    cargo build --release --target "$host" -p latchwork-cli
+    latchwork=$built/latchwork
     put 755 "$latchwork" "$prefix/bin/latchwork"
     "$latchwork" man "$work/man"
     for page in "$work"/man/*; do

@@ -108,7 +108,8 @@ fn install(prefix: &Path, more: &[&str]) {
         .current_dir(scratch())
         .env("CARGO_TARGET_DIR", scratch().join("library"))
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
-        .env_remove("CARGO_BUILD_TARGET"));
+        // It builds for the host's C compiler, whatever cargo builds for by default.
+        .env("CARGO_BUILD_TARGET", "no-such-target"));
 }
 
 /// What pkg-config says, or `None` without pkg-config.
