@@ -205,3 +205,19 @@ mkdir -p "$(dirname "$manifest")"
 printf '%s\n' "${installed[@]}" "${made[@]}" | sort -u >"$work/manifest"
 install -m 644 "$work/manifest" "$manifest"
 echo "installed in ${destdir}${prefix}: ${#installed[@]} files"
+
+# Without --destdir: whether the dynamic linker finds the library by itself.
+if [[ -z $destdir ]]; then
+    PATH=$PATH:/usr/sbin:/sbin
+    known=no
+    while IFS= read -r directory; do
+        [[ ! $directory -ef $libdir ]] || known=yes
+    done < <(ldconfig -vNX 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p')
+    if [[ $known == yes ]] && ((EUID == 0)) && ldconfig; then
+        :
+    elif [[ $known == yes ]]; then
+        echo "programs find the library after: sudo ldconfig"
+    else
+        echo "programs find the library if they are linked with -Wl,-rpath,$libdir"
+    fi
+fi
