@@ -111,7 +111,8 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
             return None;
         }
         // What the slots still hold counts from here on: at worst, an object is kept for longer.
-        slots.used.store(POINTERS, Relaxed);
+        // (E) what was done in a section of intervals that had the slots happens before what a look does that sees this.
+        slots.used.store(POINTERS, Release);
         Some(HazardGuard { slots, flag, thread: PhantomData })
     }
 

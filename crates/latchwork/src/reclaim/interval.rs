@@ -120,10 +120,12 @@ impl<M: Records, const SHIFT: u32> IntervalGuard<'_, M, SHIFT> {
         if slots.used.load(Relaxed) != 0 {
             return None;
         }
-        // (B) pairs with the addition in `look`.
+        // (B) pairs with the addition in `look`. (The fences (A) order the same: the look's comes before its addition, and this
+        // section's after this load.)
         let era = clock::<M>().load(Acquire);
-        slots.hazards[END].store(last(era, SHIFT), Relaxed);
-        // (E) what was done in an earlier section happens before what a look does that sees this.
+        // (E) what was done in an earlier section, or in a guard of hazard pointers that had the slots, happens before what a
+        // look or a scan does that sees one of these.
+        slots.hazards[END].store(last(era, SHIFT), Release);
         slots.hazards[BEGIN].store(era as usize, Release);
         slots.used.store(INTERVAL, Release); // (E)
         let guard = IntervalGuard { slots, fenced, reader: PhantomData };
@@ -147,7 +149,7 @@ impl<M: Records, const SHIFT: u32> IntervalGuard<'_, M, SHIFT> {
     /// Raises the end of the interval to the present.
     #[cold]
     fn raise(&self) {
-        self.slots.hazards[END].store(last(clock::<M>().load(Relaxed), SHIFT), Relaxed);
+        self.slots.hazards[END].store(last(clock::<M>().load(Relaxed), SHIFT), Release); // (E)
         self.fence();
     }
 }

@@ -1,6 +1,7 @@
 //! Clients each of which needs one ordering that the other clients of the strategies can do without.
 
 use super::*;
+use latchwork::reclaim::Sections;
 use loom::sync::atomic::AtomicBool;
 use loom::thread::yield_now;
 
@@ -79,6 +80,82 @@ fn empty_lists() {
     );
     let moves = &[retires_and_tells, waits_whatever, asks_if_told as fn(&Hazards)];
     check("empty lists", bounded(1), start_told, moves, clean_told);
+}
+
+/// Retires one object; and, when an era has passed, makes another one, and retires that.
+fn replaces_later(shared: &Shared<IntervalDomain<Loom, 0>>) {
+    retires(shared);
+    shared.root.store(object::<IntervalDomain<Loom, 0>>(), Release);
+    yield_now();
+    retires(shared);
+}
+
+/// Finds an object that was made after its section has begun.
+fn reads_seen(shared: &Interval) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    yield_now();
+    let seen = shared.root.load(Acquire);
+    look(IntervalDomain::<Loom, 0>::protect_seen(&guard, seen, &shared.root));
+}
+
+/// A section that has found a pointer itself must have its era.
+#[test]
+fn eras() {
+    check("interval", bounded(1), start, &[replaces_later, reads_seen as fn(&Interval)], clean);
+}
+
+/// Domains of two strategies, whose guards use the same slots.
+struct Mixed {
+    hazard: Hazard,
+    interval: Interval,
+}
+
+fn start_mixed() -> Mixed {
+    Mixed {
+        hazard: start(),
+        interval: Shared {
+            domain: IntervalDomain::new_in(),
+            root: Word::new(object::<IntervalDomain<Loom, 0>>()),
+        },
+    }
+}
+
+fn clean_mixed(mixed: &Mixed) {
+    clean(&mixed.hazard);
+    clean(&mixed.interval);
+}
+
+/// A section of intervals in the slots that a guard of hazard pointers has had.
+fn reads_a_hazard_first<const SLOT: usize>(mixed: &Mixed) {
+    let reader = mixed.hazard.domain.reader();
+    look(reader.enter().protect(SLOT, &mixed.hazard.root));
+    reads(&mixed.interval);
+}
+
+/// A guard of hazard pointers in the slots that a section of intervals has had. It writes to the slot of the interval's end.
+fn reads_an_interval_first(mixed: &Mixed) {
+    reads(&mixed.interval);
+    let reader = mixed.hazard.domain.reader();
+    reader.enter().clear(1);
+}
+
+/// An era ends, and then a hazard pointer may be all that keeps an object.
+fn retires_both(mixed: &Mixed) {
+    retires(&mixed.interval);
+    retires(&mixed.hazard);
+}
+
+/// What was done in a guard of one strategy happens before what a look of this strategy does that finds a guard of the other one
+/// in the slots.
+#[test]
+fn slots_of_two_strategies() {
+    let retires_hazard = |mixed: &Mixed| retires(&mixed.hazard);
+    let retires_interval = |mixed: &Mixed| retires(&mixed.interval);
+    check("hazard", bounded(2), start_mixed, &[retires_hazard, reads_a_hazard_first::<0>], clean_mixed);
+    check("hazard", bounded(2), start_mixed, &[retires_hazard, reads_a_hazard_first::<1>], clean_mixed);
+    check("hazard", bounded(2), start_mixed, &[retires_both, reads_a_hazard_first::<1>], clean_mixed);
+    check("interval", bounded(2), start_mixed, &[retires_interval, reads_an_interval_first], clean_mixed);
 }
 
 /// Starts a grace period, and looks later whether others have ended it.
