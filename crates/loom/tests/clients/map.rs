@@ -193,6 +193,9 @@ fn a_table_that_is_split_beside_a_walk() {
     }
     crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<4>], |_| ()));
     crate::report("rcu-map", || bounded(2).check(halves, &[splits, inserts::<5>], |_| ()));
+    // Splits do not disturb a count.
+    let counts = |table: &Halves| assert_eq!(table.count(), 2);
+    crate::report("rcu-map", || bounded(2).check(halves, &[counts, splits], |_| ()));
     // A shard of an odd key keeps the upper half, and the new shard gets the lower one.
     fn splits_upper(table: &Halves) {
         table.split_of(&3);
