@@ -53,6 +53,7 @@ fn map<M: Records>() -> &'static Hazard<M> {
         page.link(unsafe { before.as_ref() });
         // Publishes the page and its slots before the first of them is used: a scan that does not find the page after its
         // heavy fence need not know what the owners of its slots do.
+        // (The acquires add nothing: `link` does not look into the page before, and the exchange continues its release.)
         match head.compare_exchange(before, page.as_ptr(), AcqRel, Acquire) {
             Ok(_) => return &slots[0],
             Err(now) => before = now,

@@ -184,3 +184,34 @@ fn starts_and_polls(shared: &Epoch) {
 fn epochs_of_others() {
     check("epoch", bounded(1), start, &[starts_and_looks, starts_and_polls, reads as fn(&Epoch)], clean);
 }
+
+/// Three guards at a time: the third has slots in a block that the thread has made for it.
+fn reads_in_a_third_guard(shared: &Hazard) {
+    let reader = shared.domain.reader();
+    let guards = [reader.enter(), reader.enter(), reader.enter()];
+    look(guards[2].protect(0, &shared.root));
+}
+
+/// Ends the protection of the object before the guard.
+fn reads_and_clears(shared: &Hazard) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    look(guard.protect(0, &shared.root));
+    guard.clear(0);
+    yield_now();
+}
+
+/// Protects one object after the other.
+fn reads_twice_with_a_pointer(shared: &Hazard) {
+    let mut hazard = HazardPointer::<Loom>::new_in();
+    look(hazard.protect_raw(&shared.root));
+    look(hazard.protect_raw(&shared.root));
+}
+
+#[test]
+fn slots() {
+    check("hazard", bounded(2), start, &[retires, reads_in_a_third_guard as fn(&Hazard)], clean);
+    check("hazard", bounded(2), start, &[retires, reads_and_clears as fn(&Hazard)], clean);
+    check("hazard pointer", bounded(2), start, &[replaces, reads_twice_with_a_pointer as fn(&Hazard)], clean);
+    check("hazard-fence", bounded(2), start, &[retires, reads_and_rests as fn(&HazardFence)], clean);
+}
