@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and installs latchwork for C and C++: headers, liblatchwork.so and liblatchwork.a, the files by which pkg-config and
-# CMake find them, manual pages, what gdb and helgrind need, the command with its completions, and the preload library. Needs Rust and a C compiler.
+# CMake find them, manual pages, what gdb and helgrind need, the licences, the command with its completions, and the preload library.
+# Needs Rust and a C compiler.
 #
 #     scripts/install.sh --prefix DIR [--libdir DIR] [--destdir DIR] [--library-only]
 #     scripts/install.sh --uninstall --prefix DIR [--libdir DIR] [--destdir DIR]
@@ -199,6 +200,20 @@ if [[ $command == yes ]]; then
     XDG_CACHE_HOME=$work/cache "$latchwork" run -- /bin/true
     put 644 "$work"/cache/latchwork/liblatchwork_preload-*.so "$prefix/lib/latchwork/liblatchwork_preload.so"
 fi
+
+# The licences: this project's, and those of the crates that are linked into what is installed.
+for file in LICENSE-APACHE LICENSE-MIT; do
+    put 644 "$file" "$prefix/share/doc/latchwork/$file"
+done
+linked=(-p latchwork-capi)
+[[ $command == no ]] || linked+=(-p latchwork-cli -p latchwork-preload)
+{
+    echo "Linked into latchwork, beside its own crates, with the licence of each:"
+    echo "the Rust standard library: MIT OR Apache-2.0"
+    cargo tree --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macro --no-dedupe --prefix none \
+        --format '{p}: {l}, {r}' | sed '/^$/d;/^latchwork/d' | sort -u
+} >"$work/third-party"
+put 644 "$work/third-party" "$prefix/share/doc/latchwork/THIRD-PARTY"
 
 note_directories "${manifest#"$destdir"}"
 mkdir -p "$(dirname "$manifest")"

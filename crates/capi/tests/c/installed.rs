@@ -150,7 +150,11 @@ fn an_installation_can_be_removed() {
     install(Path::new("/usr"), &more);
     let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
     assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
-    assert!(root.join("usr/include/latchwork/mutex.h").exists());
+    for file in ["include/latchwork/mutex.h", "share/doc/latchwork/LICENSE-MIT"] {
+        assert!(root.join("usr").join(file).exists(), "{file}");
+    }
+    let linked = fs::read_to_string(root.join("usr/share/doc/latchwork/THIRD-PARTY")).unwrap();
+    assert!(linked.contains("\nlock_api v") && !linked.contains("\nclap v"), "{linked}");
     // As if an installation before this one had put a command there, and a library of another version.
     let manifest = root.join("usr/lib/here/latchwork/manifest");
     let mut entries = fs::read_to_string(&manifest).unwrap();
