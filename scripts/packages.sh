@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-unpublished=(latchwork-lab latchwork-torture latchwork-workloads)
+unpublished=(latchwork-lab latchwork-loom latchwork-torture latchwork-workloads)
 verify=(--no-verify)
 if [[ ${1:-} == --verify ]]; then
     verify=()

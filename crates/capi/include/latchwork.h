@@ -18,8 +18,9 @@
  *   copied while it is in use.
  * - Functions that return int return 0, or an error number as the pthread functions do: EBUSY, ETIMEDOUT, EINVAL, ...
  *   They never set errno.
- * - Times are absolute, on CLOCK_REALTIME or CLOCK_MONOTONIC. EINVAL if the clock is another one, or if tv_nsec is not
- *   between 0 and 999,999,999. An acquisition that is possible at once succeeds although the time has passed.
+ * - Times are absolute, on CLOCK_REALTIME or CLOCK_MONOTONIC. An acquisition that is possible at once succeeds although the
+ *   time has passed. A call that would wait returns EINVAL if the clock is another one, or if tv_nsec is not between 0 and
+ *   999,999,999. An acquisition that is possible at once may succeed then, too.
  * - Objects are for the threads of one process. In the child of a fork, an object is as it was at the fork: the child may
  *   use those that no other thread held or waited for.
  * - No function is a cancellation point. A signal handler may call lw_sem_post, lw_sem_trywait and lw_seqlock_try_read.
