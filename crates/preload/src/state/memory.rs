@@ -2,7 +2,7 @@
 //!
 //! This library never calls `malloc`: `malloc` may itself be waiting for the lock call that is being served.
 
-use super::kernel;
+use super::{cancel, kernel};
 use core::ptr::null_mut;
 use libc::c_int;
 
@@ -24,7 +24,13 @@ pub(crate) fn quietly<T>(calls: impl FnOnce() -> T) -> T {
         let result = calls();
         *errno = saved;
         if state != DISABLE {
+            // A thread that was cancelled meanwhile, and may be so at any time, ends in the change of the type. In the change of
+            // the state glibc 2.36 would lose its result, `PTHREAD_CANCELED`.
+            let kind = cancel::set_type(cancel::DEFERRED);
             pthread_setcancelstate(state, &mut state);
+            if kind != cancel::DEFERRED {
+                cancel::set_type(kind);
+            }
         }
         result
     }
