@@ -207,11 +207,23 @@ for file in LICENSE-APACHE LICENSE-MIT; do
 done
 linked=(-p latchwork-capi)
 [[ $command == no ]] || linked+=(-p latchwork-cli -p latchwork-preload)
+# The terms of a crate, if cargo has its source: those of MIT where there is a choice.
+terms_of() {
+    local file
+    for file in "${CARGO_HOME:-$HOME/.cargo}/registry/src"/*/"$1-$2"/{LICENSE-MIT*,LICENSE*,LICENCE*,COPYING*,UNLICENSE*}; do
+        [[ ! -f $file ]] || { printf '\n==== %s %s\n\n' "$1" "$2"; cat "$file"; return; }
+    done
+}
+cargo tree --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macro --no-dedupe --prefix none \
+    --format '{p}: {l}, {r}' | sed '/^$/d;/^latchwork/d' | sort -u >"$work/crates"
 {
-    echo "Linked into latchwork, beside its own crates, with the licence of each:"
+    echo "Linked into latchwork, beside its own crates, with the licence of each, and with its terms below:"
     echo "the Rust standard library: MIT OR Apache-2.0"
-    cargo tree --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macro --no-dedupe --prefix none \
-        --format '{p}: {l}, {r}' | sed '/^$/d;/^latchwork/d' | sort -u
+    cat "$work/crates"
+    while read -r name version _; do
+        version=${version#v}
+        terms_of "$name" "${version%:}"
+    done <"$work/crates"
 } >"$work/third-party"
 put 644 "$work/third-party" "$prefix/share/doc/latchwork/THIRD-PARTY"
 

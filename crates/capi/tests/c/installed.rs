@@ -155,6 +155,10 @@ fn an_installation_can_be_removed() {
     }
     let linked = fs::read_to_string(root.join("usr/share/doc/latchwork/THIRD-PARTY")).unwrap();
     assert!(linked.contains("\nlock_api v") && !linked.contains("\nclap v"), "{linked}");
+    assert!(
+        linked.contains("\n==== lock_api ") && linked.contains("Permission is hereby granted"),
+        "{linked}"
+    );
     // As if an installation before this one had put a command there, and a library of another version.
     let manifest = root.join("usr/lib/here/latchwork/manifest");
     let mut entries = fs::read_to_string(&manifest).unwrap();
