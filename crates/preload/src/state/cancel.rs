@@ -7,7 +7,7 @@
 use latchwork::machine::{Clock, Deadline, Machine, Native};
 use libc::c_int;
 
-pub(super) const DEFERRED: c_int = 0;
+const DEFERRED: c_int = 0;
 const ASYNCHRONOUS: c_int = 1;
 
 /// Nanoseconds for which a thread that may be cancelled at any time waits before it lets a pending cancellation end it.
@@ -18,8 +18,7 @@ unsafe extern "C" {
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Returns the type before.
-pub(super) fn set_type(kind: c_int) -> c_int {
+fn set_type(kind: c_int) -> c_int {
     let mut old = DEFERRED;
     // SAFETY: `old` is valid for writes.
     unsafe { pthread_setcanceltype(kind, &mut old) };
