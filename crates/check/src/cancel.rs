@@ -39,6 +39,12 @@ fn errno() -> *mut libc::c_int {
     unsafe { libc::__errno_location() }
 }
 
+/// Runs `calls` unnoticed by the program: the thread is not cancelled meanwhile, and `errno` is as it was.
+pub fn quietly<T>(calls: impl FnOnce() -> T) -> T {
+    let _uncancelled = Uncancelled::new();
+    calls()
+}
+
 /// Switches cancellation off until it is dropped, and then sets `errno` to what it was.
 pub(crate) struct Uncancelled {
     state: libc::c_int,

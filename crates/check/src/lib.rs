@@ -51,6 +51,7 @@ mod sanitizer;
 mod stack;
 mod wrapper;
 
+pub use cancel::quietly;
 pub use fork::{after_fork, before_fork};
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;

@@ -27,16 +27,11 @@ static STUCK: AtomicBool = AtomicBool::new(false);
 ///
 /// The kernel's number, such as `EPIPE`. A part of the text may have been written.
 pub fn write(file: c_int, text: &[u8]) -> Result<(), c_int> {
-    with_errno_kept(|| without_signals(file, text))
-}
-
-/// Runs `f`, and leaves `errno` as it was.
-pub(crate) fn with_errno_kept<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: the C library says where the calling thread's `errno` is, for as long as the thread lives.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
-        let result = f();
+        let result = without_signals(file, text);
         *errno = saved;
         result
     }

@@ -1,7 +1,7 @@
 //! What was found, in words.
 
 use crate::names::shown;
-use crate::output::{self, with_errno_kept};
+use crate::output;
 use crate::roomy;
 use crate::stack::{Object, Stack};
 use latchwork::machine::{Deadline, Machine, Native};
@@ -51,10 +51,6 @@ pub(crate) fn report(me: usize, problem: &Problem) {
     if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
         return;
     }
-    with_errno_kept(|| print(me, problem));
-}
-
-fn print(me: usize, problem: &Problem) {
     if begin(me) {
         let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
         // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.

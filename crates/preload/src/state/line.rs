@@ -1,6 +1,5 @@
 //! A text for stderr or a file, built on the stack, and mostly written with one system call.
 
-use super::memory::quietly;
 use core::fmt::Write;
 use libc::c_int;
 
@@ -32,7 +31,7 @@ impl Line {
 
     /// Writes the text. An error has the kernel's number.
     pub(crate) fn write_to(&self, file: c_int) -> Result<(), c_int> {
-        quietly(|| latchwork_check::write(file, self.as_bytes()))
+        latchwork_check::write(file, self.as_bytes())
     }
 }
 
