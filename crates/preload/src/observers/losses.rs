@@ -6,12 +6,11 @@
 use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::memory::quietly;
+use crate::state::program::PAGE;
 use crate::state::stderr;
 use core::ffi::c_void;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-const PAGE: usize = 4096;
 
 /// A second mapping of the first page of the parent's file, in a forked child. The first mapping ends before it is known whether
 /// the child gets a file.
