@@ -368,6 +368,28 @@ static void *inside_thread(void *number)
     return NULL;
 }
 
+// A writer waits for long, while a reader comes and goes (glibc prefers readers).
+static void *starved_thread(void *unused)
+{
+    pthread_rwlock_wrlock(&rwlock);
+    pthread_rwlock_unlock(&rwlock);
+    return unused;
+}
+
+static void starved(void)
+{
+    pthread_t writer;
+    pthread_rwlock_rdlock(&rwlock);
+    pthread_create(&writer, NULL, starved_thread, NULL);
+    sleep_ms(20);
+    for (int i = 0; i < 100000; i++) {
+        pthread_rwlock_rdlock(&rwlock);
+        pthread_rwlock_unlock(&rwlock);
+    }
+    pthread_rwlock_unlock(&rwlock);
+    pthread_join(writer, NULL);
+}
+
 // Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
 static long taken;
 static int busy_rounds;
@@ -833,6 +855,8 @@ int main(int argc, char **argv)
         parallel(2, rwlock_thread);
         printf("count %d acquisitions\ncount %d reads\n", 2 * rounds, rounds);
         report();
+    } else if (!strcmp(mode, "starved")) {
+        starved();
     } else if (!strcmp(mode, "pool")) {
         parallel(5, boss_thread);
         printf("time %lu idle\ncount 20 notifications\n", idle);

@@ -335,6 +335,17 @@ fn spin_locks_and_rwlocks() {
     }
 }
 
+/// Those who hold a lock shortly while a thread waits for long pay their part now and then only: for each payment a stack is
+/// captured.
+#[test]
+fn short_holds_beside_a_long_wait() {
+    let Some(program) = program() else { return };
+    let run = Run::new(&Setting::new("glibc", "glibc"), &program, "starved");
+    assert_eq!(sum(run.only(), Kind::RwLock, |class| class.counters.reads), 100_001);
+    let captured = run.only().unwound + run.only().cached;
+    assert!((1..20_000).contains(&captured), "{captured} stacks");
+}
+
 /// Threads that wait for work show no contention.
 #[test]
 fn waits_for_conditions_are_kept_apart() {

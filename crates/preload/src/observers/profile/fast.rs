@@ -52,19 +52,22 @@ pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> b
     let mixed = filter::mix(address);
     let Some(entry) = local.shared.entries.of_mixed(mixed, address) else { return false };
     let (own, now) = (entry.filter.load(Relaxed), filter::at(mixed).load(Relaxed));
-    if local.countdown <= 1 {
-        return false;
-    }
     let mut depth = if read { READING } else { 1 };
-    if own != now {
-        // Threads wait, and this thread need not pay each time: see `Local::has_paid`.
+    if own == now {
+        if local.countdown <= 1 {
+            return false;
+        }
+        local.countdown -= 1;
+    } else {
+        // Threads wait, and this thread need not pay each time: see `Local::has_paid`. The section that pays is measured, and
+        // stands for this one. So this one does not count down to the next sample. (If it did, and the countdown were over, each
+        // section would pay until no thread waits.)
         if local.free_calls == 0 || own != now & !WATCHED {
             return false;
         }
         local.free_calls -= 1;
         depth = if read { FREE_READING } else { FREE };
     }
-    local.countdown -= 1;
     bump(&entry.acquisitions);
     if read {
         bump_short(&entry.reads);
