@@ -92,6 +92,11 @@ fn tries_to_read_again<R: RawRecursive>(shared: &Shared<R>) {
     shared.finish_read(outer);
 }
 
+/// Reads past waiters, though it reads nothing yet: a writer may be inside.
+fn reads_recursively<R: RawRecursive>(shared: &Shared<R>) {
+    shared.finish_read(shared.lock.read_recursive());
+}
+
 /// Writes, and leaves the lock to a waiter: then it cannot write again before that waiter has.
 fn leaves_fairly<R: RawFair>(shared: &Shared<R>) {
     let token = shared.lock.write();
@@ -248,15 +253,17 @@ fn upgrade_in_company() {
     check::<RowsOfPfT>();
 }
 
-/// A reader reads again, while a writer waits or an upgradable reader upgrades.
+/// A reader reads again, while a writer waits or an upgradable reader upgrades; or a reader comes that may pass waiters.
 #[test]
 fn recursive_read() {
     fn check<R: RawRecursive<Machine = Loom>>() {
         fresh_and_warm("read again, write", &[reads_again::<R>, writes], free_after::<R, 1>);
         fresh_and_warm("try to read again, write", &[tries_to_read_again::<R>, writes], free_after::<R, 1>);
+        fresh_and_warm("read recursively, write", &[reads_recursively::<R>, writes], free_after::<R, 1>);
     }
     fn check_upgrade<R: RawRecursive<Machine = Loom> + RawUpgrade>() {
         fresh_and_warm("read again, upgrade", &[reads_again::<R>, upgrades], free_after::<R, 1>);
+        fresh_and_warm("read recursively, upgrade", &[reads_recursively::<R>, upgrades], free_after::<R, 1>);
         fresh_and_warm(
             "try to read again, upgrade",
             &[tries_to_read_again::<R>, upgrades],
