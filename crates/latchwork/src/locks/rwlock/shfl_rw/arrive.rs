@@ -192,7 +192,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     }
 
     pub(super) fn turn(&self) -> Bits {
-        Bits::of::<M>(&self.turn)
+        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
     }
 
     /// Whether the head's turn has lasted for longer than `bound` microseconds.
