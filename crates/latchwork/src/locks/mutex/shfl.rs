@@ -165,8 +165,8 @@ impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         if !self.is_queue_empty() && !self.is_lapsed() {
             self.word.fetch_or(DEMAND.0, Relaxed);
-            // (N) ends a nap. Otherwise the head is awake, or sleeps at `word`.
-            if Bits(self.turn.fetch_and(!ASLEEP.0, AcqRel)).has(ASLEEP) {
+            // (N) ends a nap. Otherwise the head is awake, or sleeps at `word`. Release: with DEMAND, for a head that comes second.
+            if Bits(self.turn.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
                 M::wake(&self.turn, u32::MAX);
             }
         }
@@ -312,7 +312,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 demands = true;
                 continue;
             }
-            let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
+            let turn = Bits(self.turn.fetch_or(ASLEEP.0, Acquire)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
                 let left = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
                 if !self.word().has(DEMAND) {

@@ -99,8 +99,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().is_lapsed() {
             self.word.fetch_or(CLAIMED | LEFT, Relaxed);
-            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words.
-            if Bits(self.turn.fetch_and(!ASLEEP.0, AcqRel)).has(ASLEEP) {
+            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words. Release: with CLAIMED, for a head that
+            // comes second.
+            if Bits(self.turn.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
                 unpark::<M>(&raw const self.turn);
             }
         }

@@ -118,7 +118,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.takes_claim_back() {
                 continue;
             }
-            let turn = Bits(self.turn.fetch_or(ASLEEP.0, AcqRel)).with(ASLEEP); // (N)
+            let turn = Bits(self.turn.fetch_or(ASLEEP.0, Acquire)).with(ASLEEP); // (N)
             if slept && !demands && P::NAPS {
                 let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
                 if !self.state().is_claimed() {
