@@ -113,7 +113,7 @@ pub(crate) fn wait_for_head<M: Machine>(
     if enqueue(tail, node) {
         return Ok(Head { node, at_once: true, locked: false });
     }
-    let change = |from, to| node.status().compare_exchange(from, to, AcqRel, Acquire).is_ok();
+    let change = |from, to| node.status().compare_exchange(from, to, Release, Relaxed).is_ok();
     let abandon = || match node.status().swap(ABANDONED, AcqRel) {
         READY => Ok(Head { node, at_once: false, locked: true }), // (R)
         _ => Err(true),                                           // (D) pairs with `next_head`
@@ -135,7 +135,7 @@ pub(crate) fn wait_for_head<M: Machine>(
         }
         let status = node.status().load(Relaxed);
         let late = deadline.is_some_and(|d| d.passed::<M>());
-        // Acquire: (R), (S), if the status has changed. Release: (D) pairs with `next_head`.
+        // Release: (D) pairs with `next_head`. If the status has changed, the next look sees (R) or (S).
         if matches!(status, READY | INVITED) || !change(status, if late { ABANDONED } else { NODE_PARKED }) {
             continue;
         }
