@@ -19,7 +19,7 @@ const FORCED: Duration = Duration::from_secs(10);
 /// How often the processes are looked at.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// A process that left the program's group and was running when the program ended.
+/// A process that the program left running when it ended.
 #[derive(Debug)]
 pub struct Daemon {
     /// As `ps` shows it.
@@ -54,10 +54,10 @@ pub fn as_before() {
     }
 }
 
-/// The children of this process outside the program's group, when the program has ended.
-pub fn outside(group: libc::pid_t) -> Vec<Daemon> {
-    let outside = children().filter(|child| child.group != group);
-    outside.map(|child| Daemon { name: child.name, process: child.process }).collect()
+/// What a recorded program left running when it ended. A process may become a daemon long after that, so those count
+/// that are still in the program's process group.
+pub fn running() -> Vec<Daemon> {
+    children().map(|child| Daemon { name: child.name, process: child.process }).collect()
 }
 
 /// Says that the program left these processes.
@@ -73,7 +73,8 @@ pub fn in_the_foreground(command: &str) -> String {
     )
 }
 
-/// Waits a moment, until nothing but the ended program itself is in its process group.
+/// Waits a moment, until nothing but the ended program itself is in its process group: most processes that are left there
+/// end at once, or leave the group.
 pub fn settle(program: libc::pid_t) {
     let begin = Instant::now();
     while begin.elapsed() < SETTLES && children().any(|child| child.group == program) {

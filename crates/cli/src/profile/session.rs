@@ -63,7 +63,7 @@ pub fn background(daemons: &[Daemon], command: &str, what: &str) -> String {
 }
 
 /// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it; and the processes that
-/// have left its process group and still run.
+/// it left running.
 pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<(i32, Vec<Daemon>)> {
     let signals = Signals::block();
     leftovers::adopt();
@@ -73,9 +73,8 @@ pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Re
         if signal == libc::SIGCHLD {
             if let Some(status) = ended(process) {
                 // SAFETY: a system call that takes nothing. The program has the group of this process.
-                let group = unsafe { libc::getpgrp() };
-                leftovers::settle(group);
-                return Ok((status, leftovers::outside(group)));
+                leftovers::settle(unsafe { libc::getpgrp() });
+                return Ok((status, leftovers::running()));
             }
         } else if !by_terminal {
             // The terminal sends Ctrl-C to the program as well. A signal that is sent to this process alone is meant for the program.

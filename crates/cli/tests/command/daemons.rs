@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Goes into the background. `polite`: it writes to FILE and ends when asked to. `deaf`: neither it nor the worker that
 /// it starts ends when asked to. `waits`: the process in the foreground stays. `abrupt`: the process in the foreground
-/// does not wait until the one in the background has its own session.
+/// does not wait until the one in the background has its own session. `slow`: the one in the background takes its time for
+/// that, for ever.
 const DAEMON: &str = r#"
 #include <fcntl.h>
 #include <signal.h>
@@ -31,10 +32,11 @@ int main(int argc, char **argv) {
     signal(SIGTERM, deaf ? SIG_IGN : end);
     if (fork()) {
         close(ready[1]);
-        if (strcmp(argv[3], "abrupt") && (read(ready[0], &byte, 1) != 1 || wait(NULL) < 0)) return 3;
+        if (strcmp(argv[3], "abrupt") && strcmp(argv[3], "slow") && (read(ready[0], &byte, 1) != 1 || wait(NULL) < 0)) return 3;
         while (!strcmp(argv[3], "waits")) pause();
         return 0;
     }
+    while (!strcmp(argv[3], "slow")) pause();
     setsid();
     if (fork()) _exit(0);
     if (deaf && fork() < 0) _exit(4);
@@ -120,15 +122,9 @@ fn a_launcher_is_not_taken_for_the_server() {
     let daemon = Daemon::new("launched");
     // The daemon keeps its standard error, so that a pipe would not end.
     let errors = daemon.directory.join("errors");
-    let run = |options: &[&str]| {
+    let run = |options: &[&str], manner: &str| {
         let mut command = latchwork();
-        command
-            .args(options)
-            .arg("--")
-            .arg(&daemon.program)
-            .arg(&daemon.mark)
-            .arg(daemon.file())
-            .arg("polite");
+        command.args(options).arg("--").arg(&daemon.program).arg(&daemon.mark).arg(daemon.file()).arg(manner);
         let file = fs::File::create(&errors).unwrap();
         let status = command.stdout(Stdio::null()).stderr(file).status().unwrap();
         (status.code(), fs::read_to_string(&errors).unwrap())
@@ -145,23 +141,26 @@ fn a_launcher_is_not_taken_for_the_server() {
         }
     };
     let report = daemon.directory.join("report.json");
-    let (_, text) = run(&["profile", "--json", report.to_str().unwrap()]);
-    end(&text);
-    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-    let verdict = report["verdict"][0].as_str().unwrap();
-    assert!(
-        verdict.contains("left my-daemon") && verdict.contains("profile the server in the fore"),
-        "{verdict}"
-    );
-    let (_, text) = run(&["record", "-o", daemon.directory.join("trace.lw").to_str().unwrap()]);
+    for manner in ["polite", "slow"] {
+        let (_, text) = run(&["profile", "--json", report.to_str().unwrap()], manner);
+        end(&text);
+        let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let verdict = report["verdict"][0].as_str().unwrap();
+        assert!(
+            verdict.contains("left my-daemon") && verdict.contains("profile the server in the fore"),
+            "{manner}: {verdict}"
+        );
+    }
+    let (_, text) = run(&["record", "-o", daemon.directory.join("trace.lw").to_str().unwrap()], "polite");
     end(&text);
     assert!(text.contains("record the server in the foreground"), "{text}");
 
     // Measured runs end it.
-    let (status, text) = run(&["tune", "-o", daemon.directory.join("locks.toml").to_str().unwrap()]);
+    let (status, text) =
+        run(&["tune", "-o", daemon.directory.join("locks.toml").to_str().unwrap()], "polite");
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("left my-daemon") && text.contains("tune the server in the foreground"), "{text}");
-    assert_eq!(asked(&daemon.file()), 3);
+    assert_eq!(asked(&daemon.file()), 4);
     daemon.gone();
 }
 
