@@ -7,7 +7,7 @@
 use crate::families::rwlock::holds;
 use crate::observers::{profile, trace};
 use crate::state::table::REAL;
-use crate::state::{counters, generation, mapping, place};
+use crate::state::{counters, generation, mapping, place, stderr};
 use core::ptr::null_mut;
 use latchwork::machine::Native;
 
@@ -30,6 +30,7 @@ unsafe extern "C" fn parent_names() {
 
 unsafe extern "C" fn child_names() {
     latchwork_check::after_fork(true);
+    stderr::after_fork();
 }
 
 unsafe extern "C" fn prepare() {
@@ -53,6 +54,7 @@ fn give_back(child: bool) {
 
 unsafe extern "C" fn child() {
     give_back(true);
+    stderr::after_fork();
     generation::begin();
     counters::after_fork();
     profile::after_fork();

@@ -2,6 +2,9 @@
 //!
 //! Most reports come when the process ends. Daemons close their streams, and number 2 may be a file of the program's by then. So
 //! a text goes to number 2 only while that is still the stream, and otherwise to a duplicate, if there is one.
+//!
+//! The reader of a pipe waits until all descriptors of the pipe are closed. So a forked child, which may be a daemon, has no
+//! duplicate of a pipe.
 
 use super::kernel;
 use super::memory::quietly;
@@ -29,18 +32,35 @@ pub(crate) fn begin(later: bool) {
     });
 }
 
+/// In a forked child.
+pub(crate) fn after_fork() {
+    quietly(|| {
+        let kept = KEPT.load(Relaxed);
+        let is_pipe = |found: &libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFIFO;
+        // The program may have closed the duplicate, and have a file of its own under its number.
+        if kernel::status(kept).filter(is_pipe).is_some_and(|found| is_stream(&found)) {
+            kernel::close(kept);
+            KEPT.store(-1, Relaxed);
+        }
+    });
+}
+
 /// Writes to the stream, if it is still open. An error goes unreported: there is no place to report it.
 pub(crate) fn write(text: &[u8]) {
     if !IS_OPEN.load(Relaxed) {
         return;
     }
-    let stream = [0, 1].map(|part| STREAM[part].load(Relaxed));
-    let is_stream = |file: &c_int| kernel::status(*file).is_some_and(|found| identity(&found) == stream);
     quietly(|| {
-        if let Some(file) = [libc::STDERR_FILENO, KEPT.load(Relaxed)].into_iter().find(is_stream) {
+        let leads_there = |file: &c_int| kernel::status(*file).as_ref().is_some_and(is_stream);
+        if let Some(file) = [libc::STDERR_FILENO, KEPT.load(Relaxed)].into_iter().find(leads_there) {
             let _ = latchwork_check::write(file, text);
         }
     });
+}
+
+/// Whether a file is the stream.
+fn is_stream(found: &libc::stat) -> bool {
+    identity(found) == [0, 1].map(|part| STREAM[part].load(Relaxed))
 }
 
 /// The device and inode of an open file.

@@ -151,6 +151,38 @@ fn reports_go_to_no_file_of_the_program() {
     }
 }
 
+/// A pipe ends for its reader when a process in the background has closed its standard error. Of a file it notices nothing:
+/// reports of that process go there.
+#[test]
+fn a_process_in_the_background_keeps_no_pipe() {
+    let Some(program) = compile("background.c", "background", &[]) else { return };
+    let file = scratch().join("background-errors");
+    let run = |variable: &str, stderr: Stdio| {
+        let mut command = Setting::new(default_mutex(), "glibc").command(&program);
+        command.env(variable, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        let mut foreground = command.spawn().unwrap();
+        let (stdin, mut stdout) = (foreground.stdin.take().unwrap(), foreground.stdout.take().unwrap());
+        stdout.read_exact(&mut [0; 7]).unwrap();
+        assert!(foreground.wait().unwrap().success(), "{variable}");
+        // The other process goes on until the first of these is closed, and has ended when the second one ends.
+        (stdin, stdout)
+    };
+    for variable in ["LATCHWORK_STATS", "LATCHWORK_CHECK"] {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let background = run(variable, writer.into());
+        let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: the structure is valid for the call, which does not wait.
+        assert_eq!(unsafe { libc::poll(&mut poll, 1, 0) }, 1, "{variable}: the pipe goes on");
+        assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 0, "{variable}");
+        drop(background);
+    }
+    let (stdin, mut stdout) = run("LATCHWORK_STATS", File::create(&file).unwrap().into());
+    drop(stdin);
+    stdout.read_to_end(&mut Vec::new()).unwrap();
+    let said = fs::read_to_string(&file).unwrap();
+    assert!(said.contains(": mutex ("), "{said}");
+}
+
 /// What cannot be written sends the program no signal, and statistics say it if they have a file of their own.
 #[test]
 fn reports_that_cannot_be_written() {
