@@ -371,11 +371,8 @@ fn what_there_is_no_room_for_is_counted() {
 
 #[test]
 fn a_forked_child_has_a_trace_of_its_own() {
-    let directory = scratch("record-fork");
-    let program = compile(
-        &directory,
-        "forks",
-        r#"
+    let source = r#"
+        #define _GNU_SOURCE
         #include <pthread.h>
         #include <sys/wait.h>
         #include <unistd.h>
@@ -388,7 +385,7 @@ fn a_forked_child_has_a_trace_of_its_own() {
         }
         int main(void) {
             pairs(10);
-            int child = fork();
+            int child = FORK();
             if (child == 0) {
                 pairs(1000);
                 return 0;
@@ -397,12 +394,15 @@ fn a_forked_child_has_a_trace_of_its_own() {
             pairs(10);
             return 0;
         }
-        "#,
-        &["-pthread"],
-    );
-    let (trace, output) = record(&directory, &[], &program);
-    assert_eq!(counts(&trace).get(&("lock", op::ACQUIRE)), Some(&1000), "{}", stderr(&output));
-    assert_eq!(trace.about.other_processes, 1);
+        "#;
+    let directory = scratch("record-fork");
+    // No fork handlers run in `_Fork`.
+    for fork in ["fork", "_Fork"] {
+        let program = compile(&directory, fork, source, &["-pthread", &format!("-DFORK={fork}")]);
+        let (trace, output) = record(&directory, &[], &program);
+        assert_eq!(counts(&trace).get(&("lock", op::ACQUIRE)), Some(&1000), "{fork}: {}", stderr(&output));
+        assert_eq!(trace.about.other_processes, 1, "{fork}");
+    }
 }
 
 #[test]

@@ -78,6 +78,12 @@ pub(crate) unsafe fn unmap(memory: *mut c_void, bytes: usize) {
     unsafe { syscall(libc::SYS_munmap, memory, bytes) };
 }
 
+/// Has the kernel empty these pages of private memory in each new child. It may refuse.
+pub(crate) fn wipe_in_children(pages: *mut c_void, bytes: usize) {
+    // SAFETY: the kernel changes no contents in this process, and refuses addresses that are not mapped.
+    unsafe { syscall(libc::SYS_madvise, pages, bytes, libc::MADV_WIPEONFORK) };
+}
+
 /// Asks the kernel for pages of a mapping. Their contents stay as they are. `false`: the kernel refuses.
 pub(crate) fn populate(pages: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the kernel adds pages to a mapping, changes no contents, and refuses addresses that are not mapped.

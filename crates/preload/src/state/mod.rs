@@ -7,6 +7,7 @@
 //! | [`generation`] | fork generations, and the repair of objects in a forked child |
 //! | [`mapping`] | which memory a forked child shares with its parent |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
+//! | [`wiped`] | words by which a forked child notices that it is one |
 //! | [`kernel`] | system calls, past other libraries |
 //! | [`stderr`] | the stream for reports |
 //! | [`identity`] | numbers of threads |
@@ -38,3 +39,4 @@ pub(crate) mod program;
 pub(crate) mod stderr;
 pub(crate) mod table;
 pub(crate) mod unwind;
+pub(crate) mod wiped;

@@ -530,6 +530,23 @@ fn fork_and_exec() {
     }
 }
 
+/// So have children that no fork handler runs in. None writes into its parent's recording.
+#[test]
+fn unnoticed_forks() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex()] {
+        let run = Run::new(&Setting::new(mutex, "glibc"), &program, "unnoticed");
+        let acquisitions = |recording| sum(recording, Kind::Mutex, |class| class.counters.acquisitions);
+        let found = |forked: bool| run.recordings.iter().filter(move |one| one.forked == forked);
+        let [parent] = found(false).collect::<Vec<_>>()[..] else { panic!("one parent") };
+        let children: Vec<_> = found(true).collect();
+        assert_eq!((acquisitions(parent), parent.threads.len(), parent.complete), (2, 1, true));
+        assert_eq!(children.iter().map(|child| acquisitions(child)).collect::<Vec<_>>(), [40, 40]);
+        assert_eq!(children.iter().filter(|child| child.complete).count(), 1);
+        assert!(children.iter().all(|child| child.parent == parent.pid && child.ended <= parent.ended));
+    }
+}
+
 /// A full disk costs records, not the program.
 #[test]
 fn full_disk() {

@@ -140,14 +140,20 @@ fn count(is: impl Fn(&Shared) -> bool) -> usize {
     all().iter().filter(|home| home.shared().is_some_and(counts)).count()
 }
 
-/// In a forked child, which has one thread: there are no homes, and `unmap` unmaps what each had.
-pub(super) fn forget(unmap: impl Fn(*mut Shared)) {
+/// In a forked child, which has one thread: there are no homes, and `unmap` unmaps what each had. If the thread has memory, which is
+/// `own`, then its home is the first one.
+pub(super) fn forget(own: *mut Shared, unmap: impl Fn(*mut Shared)) {
     let used = (USED.swap(0, Relaxed) as usize).min(MOST_THREADS);
     for home in &HOMES[..used] {
         home.tid.store(VACANT, Relaxed);
         let memory = home.memory.swap(null_mut(), Relaxed);
-        if !memory.is_null() {
+        if !memory.is_null() && memory != own {
             unmap(memory);
         }
+    }
+    if !own.is_null() {
+        USED.store(1, Relaxed);
+        HOMES[0].memory.store(own, Relaxed);
+        HOMES[0].occupy();
     }
 }

@@ -53,6 +53,7 @@ use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::stderr;
 use crate::state::table::TABLE;
+use crate::state::wiped;
 use acquire::{acquire, attempt};
 use below::{BELOW, TRY_MUTEX, WITHOUT, over};
 use calls::{Call, Origin};
@@ -119,6 +120,8 @@ pub(crate) fn install(
 pub(crate) fn prepare(mutex: Option<&'static [u8]>, rwlock: Option<&'static [u8]>) {
     recording::prepare(mutex.unwrap_or(b"glibc"), rwlock.unwrap_or(b"glibc"));
     Use::PROFILE.set(threads::exits);
+    threads::IN_CHILD.set(after_fork);
+    wiped::prepare();
     WITHOUT.copy_from(&TABLE);
     BELOW.copy_from(&TABLE);
     if check::is_on() {
@@ -169,9 +172,10 @@ unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
     result
 }
 
-/// In a forked child, which has one thread: it gets a file of its own.
+/// In a forked child, which has one thread: it gets a file of its own. If no fork handler runs in the child, this happens when it
+/// next makes a call of the layer.
 pub(crate) fn after_fork() {
-    let records = session::number() != 0;
+    let records = session::is_on();
     session::end();
     if !file::is_open() {
         return;

@@ -10,7 +10,7 @@ use libc::c_int;
 /// Whether something is recorded.
 #[inline]
 pub(in crate::observers) fn is_on() -> bool {
-    session::number() != 0
+    session::number() != 0 || session::is_of_parent()
 }
 
 /// What a lock is, and what is asked of it.

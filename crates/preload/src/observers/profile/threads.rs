@@ -15,6 +15,7 @@ use super::stack::Cache;
 use super::{clock, filter, pending, session, tallies};
 use crate::state::kernel;
 use crate::state::memory::quietly;
+use crate::state::table::Slot;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use latchwork::machine::native::tls::thread_local_word;
@@ -192,13 +193,17 @@ fn come_in(word: *mut Local) -> Option<Inside> {
 
 #[cold]
 #[inline(never)]
-fn enter(word: *mut Local) -> Option<Inside> {
-    let session = session::number();
-    if session == 0 || word == denied(session) {
-        return None;
-    }
+fn enter(mut word: *mut Local) -> Option<Inside> {
     if known(word).is_some_and(|local| local.shared.inside.load(Relaxed)) {
         // The thread has interrupted itself in a call of an earlier session.
+        return None;
+    }
+    if session::is_of_parent() && (word.is_null() || is_local(word)) {
+        IN_CHILD.get()();
+        word = Current::get();
+    }
+    let session = session::number();
+    if session == 0 || word == denied(session) {
         return None;
     }
     // A signal handler of this thread finds the thread denied meanwhile.
@@ -217,6 +222,9 @@ fn enter(word: *mut Local) -> Option<Inside> {
     // SAFETY: as in `known`. `make` has set `inside`.
     Some(Inside { local: unsafe { &mut *made }, outer: false })
 }
+
+/// What a forked child does before it records, if no fork handler has done it.
+pub(super) static IN_CHILD: Slot<fn()> = Slot::new(|| {});
 
 /// Threads that are about to become known to the recording.
 static MAKING: AtomicU32 = AtomicU32::new(0);
@@ -342,11 +350,17 @@ pub(super) fn exits() {
 /// In a forked child, which has one thread, before it has a file of its own.
 pub(super) fn forget() {
     MAKING.store(0, Relaxed);
-    homes::forget(|memory| {
-        // SAFETY: `make` mapped it, and the thread that used it is not in this process, or is this one, which forgets it.
+    // A signal handler may have forked. When it returns, the call that it has interrupted uses this thread's memory.
+    let own = Current::get();
+    let memory = if is_local(own) { own.wrapping_byte_sub(1).cast() } else { null_mut() };
+    homes::forget(memory, |memory| {
+        // SAFETY: `make` mapped it, and the thread that used it is not in this process.
         quietly(|| unsafe { kernel::unmap(memory.cast(), size_of::<Local>()) });
     });
-    Current::set(null_mut());
+    match known(own) {
+        Some(own) => own.home = 0,
+        None => Current::set(null_mut()),
+    }
 }
 
 impl Local {

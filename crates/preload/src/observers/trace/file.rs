@@ -9,6 +9,7 @@ use super::stream;
 use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::memory::quietly;
+use crate::state::wiped::TRACES;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
@@ -37,8 +38,19 @@ pub(super) fn directory() -> impl Iterator<Item = u8> {
     DIRECTORY.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0)
 }
 
-/// Whether a file is mapped.
+/// Whether this process has a file.
+#[inline(always)]
 pub(super) fn is_open() -> bool {
+    TRACES.load(Relaxed) != 0
+}
+
+/// Whether the file that is mapped is that of the parent: this process is a child that has none yet.
+pub(super) fn is_of_parent() -> bool {
+    !is_open() && is_mapped()
+}
+
+/// Whether a file is mapped.
+pub(super) fn is_mapped() -> bool {
     !BASE.load(Relaxed).is_null()
 }
 
@@ -128,12 +140,14 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
         kernel::close(file);
         describe(base?, about);
         BASE.store(base?, Relaxed);
+        TRACES.store(1, Relaxed);
         Ok(())
     })
 }
 
 /// Gives the mapping of the parent back, in a forked child, which has one thread.
 pub(super) fn forget() {
+    TRACES.store(0, Relaxed);
     let base = BASE.swap(null_mut(), Relaxed);
     // SAFETY: the mapping has this length, and no other thread exists that could use it.
     quietly(|| unsafe { kernel::unmap(base.cast(), length(CAPACITY.load(Relaxed))) });

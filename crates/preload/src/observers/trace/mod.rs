@@ -28,6 +28,7 @@ use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::stderr;
 use crate::state::table::{Slot, TABLE, Table};
+use crate::state::wiped;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::kind;
@@ -57,6 +58,8 @@ pub(crate) fn install(
     window: Option<&'static [u8]>,
 ) -> bool {
     Use::TRACE.set(stream::exits);
+    stream::IN_CHILD.set(after_fork);
+    wiped::prepare();
     let mut numbers = window.unwrap_or(b"0,0,512").split(|byte| *byte == b',').map(number);
     let mut next = || numbers.next().unwrap_or(0);
     WINDOW[0].store(next(), Relaxed);
@@ -142,9 +145,10 @@ pub(crate) fn unloaded() {
     }
 }
 
-/// In a forked child, which has one thread: it gets a file of its own.
+/// In a forked child, which has one thread: it gets a file of its own. If no fork handler runs in the child, this happens when it
+/// next makes a call of the layer.
 pub(crate) fn after_fork() {
-    if !file::is_open() {
+    if !file::is_mapped() {
         return;
     }
     let header = file::header();

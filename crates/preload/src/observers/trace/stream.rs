@@ -3,6 +3,7 @@
 use super::super::clocks::{self, Moment, passed_since};
 use super::{file, objects};
 use crate::state::memory::quietly;
+use crate::state::table::Slot;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
@@ -96,16 +97,25 @@ pub(super) fn set_window(ticks_per_ms: u64, delay_ms: u64, length_ms: u64) {
 #[inline(always)]
 pub(super) fn current() -> Option<&'static mut Stream> {
     let stream = Current::get();
-    if stream.addr() > DENIED.addr() {
+    if stream.addr() > DENIED.addr() && file::is_open() {
         // SAFETY: only this thread uses it. (A signal handler of the thread looks at `busy` first.)
         return Some(unsafe { &mut *stream });
     }
     make(stream)
 }
 
+/// What a forked child does before it records, if no fork handler has done it.
+pub(super) static IN_CHILD: Slot<fn()> = Slot::new(|| {});
+
 #[cold]
 #[inline(never)]
-fn make(stream: *mut Stream) -> Option<&'static mut Stream> {
+fn make(mut stream: *mut Stream) -> Option<&'static mut Stream> {
+    // SAFETY: as in `current`. The event that a signal handler has interrupted would go on in another file.
+    let may_leave = || stream.is_null() || stream != DENIED && unsafe { !(*stream).busy };
+    if file::is_of_parent() && may_leave() {
+        IN_CHILD.get()();
+        stream = Current::get();
+    }
     if stream == DENIED || !file::is_open() {
         return None;
     }
@@ -156,7 +166,7 @@ pub(super) fn leave() {
 /// Runs when a thread exits. Destructors that run later may make lock calls: these are recorded all the same.
 pub(super) fn exits() {
     let stream = Current::get();
-    if stream.addr() > DENIED.addr() {
+    if stream.addr() > DENIED.addr() && file::is_open() {
         // SAFETY: as in `current`.
         unsafe { &mut *stream }.event(op::EXIT, NO_OBJECT, None);
     }
