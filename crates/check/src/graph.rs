@@ -16,6 +16,8 @@ const THREADS: usize = 4096;
 /// Locks that were taken while another was held, or held while another was taken.
 const NODES: usize = 1 << 17;
 const EDGES: usize = 1 << 16;
+/// Edges that are kept for those that close a cycle: with one, the cycle is reported once. More reports are not made.
+const SPARE_EDGES: usize = crate::report::MOST as usize;
 /// No edge.
 const NONE: u32 = 0;
 
@@ -83,7 +85,10 @@ pub(crate) struct Tables {
     free_edge: u32,
     search: u32,
     queue: [u32; NODES],
+    /// Whether it was said that they are full.
     full: bool,
+    /// Locks that threads hold for which there is no room.
+    unknown: usize,
 }
 
 /// The lock before the tables.
@@ -218,8 +223,10 @@ impl Tables {
             }
             found = self.path(to, from);
         }
-        if let Err(what) = self.add(now) {
-            return (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what));
+        if let Err(what) = self.add(now, found.is_some())
+            && found.is_none()
+        {
+            return self.full(what);
         }
         let (first, last, length) = found?;
         let step = |edge: u32| {
@@ -228,6 +235,11 @@ impl Tables {
             Step { held: (lock(BEFORE), *held), taken: (lock(AFTER), *taken) }
         };
         Some(Problem::Inversion { now: *now, then: step(first), back: step(last), length })
+    }
+
+    /// There is no room. That is said once.
+    fn full(&mut self, what: &'static str) -> Option<Problem> {
+        (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what))
     }
 
     /// The first and last edge of a shortest path, and its length.
@@ -281,10 +293,11 @@ impl Tables {
     }
 
     /// Adds an edge. The error: what there is no room for.
-    fn add(&mut self, now: &Step) -> Result<(), &'static str> {
+    fn add(&mut self, now: &Step, closes_cycle: bool) -> Result<(), &'static str> {
+        let end = if closes_cycle { EDGES } else { EDGES - SPARE_EDGES };
         let edge = match self.free_edge {
             // The first one is `NONE`.
-            NONE if self.edges_used + 1 == EDGES as u32 => return Err("orders of locks"),
+            NONE if self.edges_used as usize + 1 >= end => return Err("orders of locks"),
             NONE => self.edges_used + 1,
             free => free,
         };
@@ -344,8 +357,12 @@ impl Tables {
         }
     }
 
-    pub(crate) fn acquired(&mut self, me: usize, lock: usize, wish: Wish, taken: Stack) {
-        let Some(thread) = self.thread(me) else { return };
+    #[must_use]
+    pub(crate) fn acquired(&mut self, me: usize, lock: usize, wish: Wish, taken: Stack) -> Option<Problem> {
+        let Some(thread) = self.thread(me) else {
+            self.unknown += 1;
+            return self.full("threads that hold locks");
+        };
         let Thread { used, unknown, holds } = thread;
         if let Some(hold) = holds[..*used].iter_mut().find(|hold| hold.lock == lock) {
             hold.count += 1;
@@ -356,6 +373,7 @@ impl Tables {
         } else {
             *unknown += 1;
         }
+        None
     }
 
     /// Ends one acquisition; `false` if there was none. An `all` ends all of one thread.
@@ -380,6 +398,9 @@ impl Tables {
                 *unknown -= 1;
                 return None; // probably one of those
             }
+        } else if self.unknown > 0 {
+            self.unknown -= 1;
+            return None; // probably one of those
         }
         let holder = self.holder(lock);
         if !holder.is_some_and(|(_, hold)| hold.refuses) {
@@ -452,7 +473,7 @@ mod tests {
         let mut found = None;
         for lock in [outer, inner] {
             found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
-            tables.acquired(ME, lock, Wish::LOCK, Stack::NONE);
+            assert!(tables.acquired(ME, lock, Wish::LOCK, Stack::NONE).is_none());
         }
         for lock in [inner, outer] {
             assert!(tables.releasing(ME, lock).is_none());
@@ -500,6 +521,41 @@ mod tests {
         }
         assert!(both(tables, A, B).is_none());
         assert!(is_inverted(both(tables, B, A)));
+    }
+
+    /// A program that makes locks and destroys none. It is said once that there is no room, and what is known stays so.
+    #[test]
+    fn locks_that_never_go() {
+        let tables = tables();
+        assert!(both(tables, A, B).is_none());
+        let side = EDGES.isqrt();
+        let pairs = (0..=side).flat_map(|outer| (0..side).map(move |inner| (outer, side + 1 + inner)));
+        let address = |number: usize| OTHERS + 40 * number;
+        let said: Vec<_> =
+            pairs.filter_map(|(outer, inner)| both(tables, address(outer), address(inner))).collect();
+        assert!(matches!(said[..], [Problem::Full("orders of locks")]));
+        for first in [true, false] {
+            assert_eq!(is_inverted(both(tables, B, A)), first, "reported once");
+        }
+        assert!(both(tables, B, C).is_none());
+        tables.forget(OTHERS);
+        assert!(both(tables, B, C).is_none() && is_inverted(both(tables, C, B)));
+    }
+
+    /// More threads hold locks than there is room for.
+    #[test]
+    fn threads_that_keep_locks() {
+        let tables = tables();
+        let (thread, lock) = (|number: usize| ME + 0x1000 * number, |number: usize| OTHERS + 40 * number);
+        let mut said = Vec::new();
+        for number in 0..THREADS + 2 {
+            said.extend(tables.acquired(thread(number), lock(number), Wish::LOCK, Stack::NONE));
+        }
+        assert!(matches!(said[..], [Problem::Full("threads that hold locks")]));
+        for number in (0..THREADS + 2).rev() {
+            assert!(tables.releasing(thread(number), lock(number)).is_none(), "{number}");
+        }
+        assert!(matches!(tables.releasing(ME, A), Some(Problem::Stranger { holder: None, .. })));
     }
 
     #[test]

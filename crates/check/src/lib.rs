@@ -105,7 +105,10 @@ pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
 pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
     if let Some(Asked(stack)) = asked {
         let _uncancelled = Uncancelled::new();
-        graph::with(|tables| tables.acquired(Native::thread_id(), lock, wish, stack));
+        let me = Native::thread_id();
+        if let Some(problem) = graph::with(|tables| tables.acquired(me, lock, wish, stack)).flatten() {
+            report::report(me, &problem);
+        }
     }
 }
 

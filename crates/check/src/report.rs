@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Problems that are printed; the others are only counted.
-const MOST: u64 = 100;
+pub(crate) const MOST: u64 = 100;
 
 static PROBLEMS: AtomicU64 = AtomicU64::new(0);
 /// The thread that prints: what it locks for that is not looked at.
@@ -177,7 +177,10 @@ fn describe(problem: &Problem, names: bool) -> String {
             part(format!("    thread {thread:#x} holds it, taken at"), taken);
         }
         Problem::Full(what) => {
-            let _ = writeln!(out, "more {what} than can be checked; what comes now is not");
+            let _ = writeln!(
+                out,
+                "more {what} than can be remembered: mistakes with others are missed from now on"
+            );
         }
     }
     out

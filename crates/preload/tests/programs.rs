@@ -311,6 +311,7 @@ fn misuse_is_reported() {
             ("destroyed", "destroyed while it is held", &["main"]),
             ("refused", "by a thread that does not hold it", &["main", "refused"]),
             ("busy", "destroyed while it is held", &["main"]),
+            ("busy_c11", "destroyed while it is held", &["main"]),
         ] {
             let report = check(mutex, mistake);
             assert!(report.contains(says), "{mistake} under {mutex}: {report}");

@@ -162,6 +162,12 @@ fn destroy(lock: usize, call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// The result of glibc's `mtx_destroy`, which returns none: it is `pthread_mutex_destroy`, and leaves a held mutex as it is.
+unsafe fn result_of_destroy(m: *mut Mutex) -> c_int {
+    // SAFETY: the program passes memory for a mutex.
+    if unsafe { (*m).kind.load(Relaxed) } == u32::MAX { 0 } else { libc::EBUSY }
+}
+
 type Time = *const timespec;
 
 layer! {
@@ -192,7 +198,7 @@ layer! {
     spin_unlock(s: *mut Spin) -> c_int = |call| { releasing(s.addr()); call() };
 
     mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { forget(m.addr()); call() };
-    mtx_destroy(m: *mut Mutex) -> () = |call| { destroy(m.addr(), || { call(); 0 }); };
+    mtx_destroy(m: *mut Mutex) -> () = |call| { destroy(m.addr(), || { call(); result_of_destroy(m) }); };
     mtx_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
     mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
     mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);

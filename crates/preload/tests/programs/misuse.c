@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <threads.h>
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER,
                        c = PTHREAD_MUTEX_INITIALIZER;
@@ -268,6 +269,13 @@ int main(int count, char **arguments)
         EQ(pthread_mutex_destroy(&a), EBUSY);
         OK(pthread_mutex_unlock(&a));
         a_then_b();
+    } else if (!strcmp(what, "busy_c11")) {
+        mtx_t m;
+        OK(mtx_init(&m, mtx_plain));
+        OK(mtx_lock(&m));
+        mtx_destroy(&m);
+        OK(mtx_unlock(&m));
+        mtx_destroy(&m);
     } else {
         return 2;
     }
