@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, 
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::count::Counts;
-use latchwork::machine::Native;
+use latchwork::machine::{Deadline, Machine, Native};
 use latchwork::registry::{Visitor, visit};
 use libc::c_int;
 
@@ -153,7 +153,7 @@ extern "C" fn report() {
         return;
     }
     let written = match kept() {
-        Some(kept) => json().write_to(kept),
+        Some(kept) => append(&json(), kept),
         None => {
             let file = open();
             if file < 0 {
@@ -165,7 +165,7 @@ extern "C" fn report() {
                     )),
                 };
             }
-            let written = json().write_to(file);
+            let written = append(&json(), file);
             kernel::close(file);
             written
         }
@@ -176,6 +176,50 @@ extern "C" fn report() {
         Err(libc::EFBIG) => complain(format_args!("the limit on the size of files (ulimit -f) is too low")),
         Err(libc::EPIPE | libc::EAGAIN) => complain(format_args!("no process reads what is written there")),
         Err(error) => complain(format_args!("error {error}")),
+    }
+}
+
+/// Writes the line whole or not at all, if the file is a regular one: a part of it would become one line with that of the next
+/// process.
+fn append(line: &Line, file: c_int) -> Result<(), c_int> {
+    let is_regular = |found: &libc::stat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let Some(_turn) = kernel::status(file).filter(is_regular).and_then(|_| Turn::take(file)) else {
+        return line.write_to(file);
+    };
+    let before = kernel::status(file).map(|found| found.st_size);
+    let written = line.write_to(file);
+    if let (Err(_), Some(before)) = (written, before) {
+        kernel::cut(file, before);
+    }
+    written
+}
+
+/// The right to append to the file, which processes have one after the other: a lock of the kernel's on its first byte. (The kernel's
+/// other kinds of locks belong to the open file, which a forked child has in common with its parent.)
+struct Turn(c_int);
+
+impl Turn {
+    /// How long a process waits for its turn: nanoseconds. The process that has it may be stopped.
+    const PATIENCE: u64 = 1_000_000_000;
+    /// Nanoseconds between two attempts.
+    const PAUSE: u64 = 100_000;
+
+    /// `None`: it takes too long, or the file system has no such locks.
+    fn take(file: c_int) -> Option<Self> {
+        let deadline = Deadline::after::<Native>(Self::PATIENCE);
+        loop {
+            match kernel::lock_file(file, libc::F_WRLCK as i16) {
+                Ok(()) => return Some(Turn(file)),
+                Err(libc::EAGAIN | libc::EACCES) if !deadline.passed::<Native>() => Native::doze(Self::PAUSE),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _ = kernel::lock_file(self.0, libc::F_UNLCK as i16);
     }
 }
 

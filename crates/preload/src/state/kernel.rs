@@ -46,6 +46,26 @@ pub(crate) fn read(file: c_int, text: &mut [u8]) -> usize {
     usize::try_from(length).unwrap_or(0)
 }
 
+/// Locks or unlocks the first byte of a file for this process, without waiting. An error is the kernel's number.
+pub(crate) fn lock_file(file: c_int, kind: i16) -> Result<(), c_int> {
+    // SAFETY: zeroes are a value. The kernel reads the structure, and refuses a number that is no descriptor. The C library says
+    // where the calling thread's `errno` is.
+    unsafe {
+        let mut lock = core::mem::zeroed::<libc::flock>();
+        (lock.l_type, lock.l_whence, lock.l_len) = (kind, libc::SEEK_SET as i16, 1);
+        match syscall(libc::SYS_fcntl, file, libc::F_SETLK, &lock) {
+            0 => Ok(()),
+            _ => Err(*libc::__errno_location()),
+        }
+    }
+}
+
+/// `ftruncate`.
+pub(crate) fn cut(file: c_int, length: i64) {
+    // SAFETY: the kernel refuses a number that is no descriptor of a file that may be written.
+    unsafe { syscall(libc::SYS_ftruncate, file, length) };
+}
+
 /// `mmap`, with memory to read and write. Private memory of zeroes, unless `file` is a descriptor: then the file's bytes from
 /// the first on, shared. The result is `MAP_FAILED` after an error.
 ///

@@ -190,16 +190,17 @@ fn reports_that_cannot_be_written() {
     let Some(program) = compile("unread.c", "unread_limited", &[]) else { return };
     let (reports, json) = (scratch().join("unread-reports"), scratch().join("unread.json"));
     let to_json = format!("json:{}", json.display());
-    let run = |variable: &str, value: &str, stderr: Stdio, limit: bool| {
+    let run = |variable: &str, value: &str, stderr: Stdio, limit: Option<u64>| {
         let mut command = Setting::new(default_mutex(), "glibc").command(&program);
         command.arg("").env(variable, value).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let set = move || match limit {
-            // SAFETY: the structure is valid for the call.
-            true => (unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) } == 0)
-                .then_some(())
-                .ok_or_else(io::Error::last_os_error),
-            false => Ok(()),
+            Some(bytes) => {
+                let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+                // SAFETY: the structure is valid for the call.
+                let result = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
+                (result == 0).then_some(()).ok_or_else(io::Error::last_os_error)
+            }
+            None => Ok(()),
         };
         // SAFETY: a system call that is safe between fork and exec.
         let output = unsafe { command.pre_exec(set) }.spawn().unwrap().wait_with_output().unwrap();
@@ -209,17 +210,22 @@ fn reports_that_cannot_be_written() {
     for variable in ["LATCHWORK_CHECK", "LATCHWORK_STATS"] {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        run(variable, "1", writer.into(), false);
-        run(variable, "1", File::create(&reports).unwrap().into(), true);
+        run(variable, "1", writer.into(), None);
+        run(variable, "1", File::create(&reports).unwrap().into(), Some(0));
         assert_eq!(fs::metadata(&reports).unwrap().len(), 0);
     }
     fs::write(&json, "").unwrap();
-    let said = run("LATCHWORK_STATS", &to_json, Stdio::piped(), true);
-    assert!(said.contains("unread.json: the limit on the size of files"), "{said}");
-    let said = run("LATCHWORK_STATS", "json:/dev/full", Stdio::piped(), false);
+    let said = run("LATCHWORK_STATS", "json:/dev/full", Stdio::piped(), None);
     assert!(said.contains("/dev/full: there is no room"), "{said}");
-    assert_eq!(run("LATCHWORK_STATS", &to_json, Stdio::piped(), false), "");
-    assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
+    for lines in 0..2 {
+        // No part of a line is left, for which there would be room.
+        let before = fs::read_to_string(&json).unwrap();
+        assert_eq!(before.lines().filter(|line| line.ends_with("}}")).count(), lines, "{before}");
+        let said = run("LATCHWORK_STATS", &to_json, Stdio::piped(), Some(before.len() as u64 + 50));
+        assert!(said.contains("unread.json: the limit on the size of files"), "{said}");
+        assert_eq!(fs::read_to_string(&json).unwrap(), before);
+        assert_eq!(run("LATCHWORK_STATS", &to_json, Stdio::piped(), None), "");
+    }
 }
 
 /// A report that is longer than there is room in the pipe is written to its end, although the pipe does not block, or a signal
