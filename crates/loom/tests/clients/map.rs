@@ -19,8 +19,12 @@ unsafe impl Send for Value {}
 unsafe impl Sync for Value {}
 
 impl Value {
+    /// Written to after it is made: loom takes a cell's creation for a part of the thread's previous step.
     pub(crate) fn new() -> Self {
-        Value(Box::leak(Box::new(UnsafeCell::new(true))))
+        let alive: &_ = Box::leak(Box::new(UnsafeCell::new(false)));
+        // SAFETY: no other thread has it.
+        alive.with_mut(|alive| unsafe { *alive = true });
+        Value(alive)
     }
 
     pub(crate) fn look(&self) {
@@ -61,6 +65,20 @@ impl Hasher for Parity {
     }
 }
 
+/// The keys 2 and 3 are in shards of their own, which are split by the bit above.
+#[derive(Default)]
+struct Lowest(u64);
+
+impl Hasher for Lowest {
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key % 4;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 type Map = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Same>>;
 type Halves = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Parity>>;
 
@@ -91,6 +109,14 @@ fn growing() -> Grown {
 fn recycling() -> Grown {
     let grown = growing();
     remove(&grown.table, 1);
+    grown.domain.barrier();
+    grown
+}
+
+/// A table in which the next element is put in a slot whose tag is in a line's second word.
+fn half() -> Grown {
+    let grown = growing();
+    remove(&grown.table, 2);
     grown.domain.barrier();
     grown
 }
@@ -168,6 +194,7 @@ fn a_table_that_grows() {
     crate::report("rcu-map", || bounded(1).check(growing, &[splits, replaces], |_| ()));
     crate::report("rcu-map", || bounded(2).check(recycling, &[inserts_again, looks_around], |_| ()));
     crate::report("rcu-map", || bounded(2).check(full, &[overflows, looks_around], |_| ()));
+    crate::report("rcu-map", || bounded(2).check(half, &[overflows, looks_around], |_| ()));
 }
 
 /// A thread that has updated a key finds it, and so does its walk, also if the key's shard is being split. Elements of both
@@ -202,6 +229,24 @@ fn a_table_that_is_split_beside_a_walk() {
     }
     crate::report("rcu-map", || bounded(2).check(halves, &[splits_upper, inserts::<4>], |_| ()));
     crate::report("rcu-map", || bounded(2).check(halves, &[splits_upper, inserts::<5>], |_| ()));
+}
+
+/// A shard that is split while the directory stays: the thread that updates the new shard finds it made.
+#[test]
+fn a_table_whose_directory_stays() {
+    type Quarters = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Lowest>>;
+    let quarters = || {
+        let domain: &'static _ = Box::leak(Box::new(RcuDomain::new_in()));
+        let table = Quarters::new(domain, Count { first: 2, most: 4 }, 1, Default::default());
+        [2, 3].iter().for_each(|key| table.lock(key).set(*key, Value::new()));
+        table.split_of(&2); // doubles the directory
+        table
+    };
+    let splits = |table: &Quarters| table.split_of(&3);
+    let inserts = |table: &Quarters| table.lock(&5).set(5, Value::new());
+    crate::report("rcu-map", || {
+        bounded(2).check(quarters, &[splits, inserts], |table| assert_eq!(table.parts_list().shards, 4))
+    });
 }
 
 /// Two shards make their lanes at the same time. What comes back to the one may be taken by the other, and is put once.

@@ -46,8 +46,11 @@ std::thread_local! {
     static GRAVES: RefCell<Vec<*mut Object>> = const { RefCell::new(Vec::new()) };
 }
 
+/// An object, which is written to after it is made: loom takes a cell's creation for a part of the thread's previous step.
 fn object<D: Reclaim>() -> *mut Object {
-    let mut object = Box::new(Object { header: Header::new(), alive: UnsafeCell::new(true) });
+    let mut object = Box::new(Object { header: Header::new(), alive: UnsafeCell::new(false) });
+    // SAFETY: no other thread has it.
+    object.alive.with_mut(|alive| unsafe { *alive = true });
     D::note_new(&mut *object);
     Box::into_raw(object)
 }

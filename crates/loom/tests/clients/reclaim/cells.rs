@@ -50,8 +50,12 @@ unsafe impl Sync for Cell {}
 // SAFETY: the last thread frees both, after the others are joined.
 unsafe impl Send for Cell {}
 
+/// A value, which is written to after it is made: loom takes a cell's creation for a part of the thread's previous step.
 fn value(number: u32, dropped: &Arc<std::sync::atomic::AtomicU32>) -> Value {
-    Value { number: UnsafeCell::new(number), dropped: dropped.clone() }
+    let value = Value { number: UnsafeCell::new(0), dropped: dropped.clone() };
+    // SAFETY: no other thread has it.
+    value.number.with_mut(|this| unsafe { *this = number });
+    value
 }
 
 pub(super) fn start_cell() -> Cell {
@@ -87,6 +91,15 @@ fn cell_updates(shared: &Cell) {
     unsafe { &*shared.domain }.barrier();
 }
 
+/// Looks at the value that it has removed, which another thread may have made.
+fn cell_swaps(shared: &Cell) {
+    let old = shared.cell.swap(value(2, &shared.dropped));
+    assert_ne!(number(&old), 0, "a value that was dropped");
+    drop(old);
+    // SAFETY: the threads are joined before the domain is freed.
+    unsafe { &*shared.domain }.barrier();
+}
+
 /// Everything has been dropped but the last value.
 fn end_cell(shared: &Cell) {
     let last = {
@@ -104,6 +117,7 @@ fn end_cell(shared: &Cell) {
 #[test]
 fn cell() {
     check("cell", bounded(2), start_cell, &[cell_replaces, cell_reads], end_cell);
+    check("cell", bounded(1), start_cell, &[cell_swaps, cell_swaps], end_cell);
     check("cell", bounded(1), start_cell, &[cell_updates, cell_updates], end_cell);
     check("cell", bounded(1), start_cell, &[cell_updates, cell_replaces], end_cell);
     // With a preemption more, two threads that update take two minutes of processor time.
@@ -162,5 +176,71 @@ fn typed() {
             let failure = model.check_fails(start_typed, &[typed_swaps, typed_reads], |_| ());
             format!("{mistake:?}: {failure}")
         });
+    }
+}
+
+/// A place whose object gets the tag 1, or makes room for another one, after the note was written.
+struct Noted {
+    typed: Typed,
+    note: UnsafeCell<bool>,
+}
+
+// SAFETY: loom checks how the note is used.
+unsafe impl Sync for Noted {}
+
+fn start_noted() -> Noted {
+    Noted { typed: start_typed(), note: UnsafeCell::new(false) }
+}
+
+/// The ways to change a place, and to see that it was changed.
+const WAYS: [fn(&Noted); 5] = [tells::<0>, tells::<1>, tells::<2>, tells::<3>, tells::<4>];
+const LOOKS: [fn(&Noted); 7] = [sees::<0>, sees::<1>, sees::<2>, sees::<3>, sees::<4>, sees::<5>, sees::<6>];
+
+fn tells<const WAY: u32>(this: &Noted) {
+    let Typed { domain, place, dropped } = &this.typed;
+    // SAFETY: no other thread looks at the note before the place changes.
+    this.note.with_mut(|note| unsafe { *note = true });
+    let guard = domain.enter();
+    let seen = place.load(&guard);
+    let new = || Some(Owned::new(value(2, dropped)).with_tag(1));
+    // SAFETY: of the two that store shared pointers: the object is linked there alone, before and after.
+    match WAY {
+        0 => drop(place.swap(new(), domain)),
+        1 => drop(place.compare_exchange(seen, new(), domain, &guard).ok()),
+        2 => drop(place.compare_exchange_tag(seen, 1, &guard)),
+        3 => unsafe { place.store_shared(seen.with_tag(1)) },
+        _ => drop(unsafe { place.compare_exchange_shared(seen, seen.with_tag(1), &guard) }),
+    }
+}
+
+fn sees<const WAY: u32>(this: &Noted) {
+    let Typed { domain, place, .. } = &this.typed;
+    let guard = domain.enter();
+    let changed = place.load(&guard).with_tag(1);
+    let other = changed.with_tag(2);
+    // SAFETY: of the two that store shared pointers: the object is linked there alone, before and after.
+    let sees = match WAY {
+        0 => place.load(&guard).tag() == 1,
+        1 => place.compare_exchange(changed, None, domain, &guard).is_ok(),
+        2 => place.compare_exchange(other, None, domain, &guard).is_err_and(|now| now.current.tag() == 1),
+        3 => place.compare_exchange_tag(changed, 2, &guard).is_ok(),
+        4 => place.compare_exchange_tag(other, 0, &guard).is_err_and(|now| now.tag() == 1),
+        5 => unsafe { place.compare_exchange_shared(changed, changed, &guard) }.is_ok(),
+        _ => unsafe { place.compare_exchange_shared(other, other, &guard) }.is_err_and(|now| now.tag() == 1),
+    };
+    if sees {
+        // SAFETY: only read.
+        this.note.with(|note| assert!(unsafe { *note }));
+    }
+}
+
+/// Every way to change a place releases, and every way to see the change acquires.
+#[test]
+fn typed_orders() {
+    for way in WAYS {
+        check("typed", bounded(1), start_noted, &[way, sees::<0>], |this| end_typed(&this.typed));
+    }
+    for look in LOOKS {
+        check("typed", bounded(1), start_noted, &[tells::<2>, look], |this| end_typed(&this.typed));
     }
 }

@@ -1,7 +1,9 @@
 //! Clients each of which needs one ordering that the other clients of the strategies can do without.
 
 use super::*;
+use latchwork::machine::record::NEEDS_FULL_FENCE;
 use latchwork::reclaim::Sections;
+use latchwork::reclaim::domain::{Domain, Flavour};
 use loom::sync::atomic::AtomicBool;
 use loom::thread::yield_now;
 
@@ -159,7 +161,7 @@ fn slots_of_two_strategies() {
 }
 
 /// Starts a grace period, and looks later whether others have ended it.
-fn starts_and_looks(shared: &Epoch) {
+fn starts_and_looks<F: Flavour>(shared: &Shared<Domain<Loom, F>>) {
     let object = remove(shared, null_mut());
     let cookie = shared.domain.start_poll();
     yield_now();
@@ -172,10 +174,77 @@ fn starts_and_looks(shared: &Epoch) {
     }
 }
 
-fn starts_and_polls(shared: &Epoch) {
+fn starts_and_polls<F: Flavour>(shared: &Shared<Domain<Loom, F>>) {
     let cookie = shared.domain.start_poll();
     yield_now();
     shared.domain.poll(cookie);
+}
+
+/// Stays in its section while others have turns.
+fn reads_and_stays<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    let reader = shared.domain.reader();
+    let guard = reader.enter();
+    let object = guard.protect(0, &shared.root);
+    yield_now();
+    look(object);
+}
+
+/// As above, and lets others have turns before.
+fn reads_late_and_stays<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    yield_now();
+    reads_and_stays(shared);
+}
+
+/// Waits without a removal of its own.
+fn only_synchronizes<D: GracePeriod<Machine = Loom>>(shared: &Shared<D>) {
+    shared.domain.synchronize();
+}
+
+/// Waits in a domain of its own, without a removal.
+fn only_synchronizes_apart<D: GracePeriod<Machine = Loom>>(_: &Shared<D>) {
+    D::new_in().synchronize();
+}
+
+/// Opens a grace period, and looks later whether it is over.
+fn polls_twice(shared: &Rcu) {
+    let object = remove(shared, null_mut());
+    let cookie = shared.domain.start_poll();
+    let mut is_over = shared.domain.poll(cookie);
+    if !is_over {
+        yield_now();
+        is_over = shared.domain.poll(cookie);
+    }
+    if is_over {
+        // SAFETY: no reader has it any more.
+        unsafe { Object::reclaim(object) };
+    } else {
+        // SAFETY: this thread's exchange has removed it.
+        unsafe { shared.domain.retire(object) };
+    }
+}
+
+/// A thread waits for a grace period that another thread leads, (A) and (D) of `grace`; or the leader of another domain has looked at
+/// all threads meanwhile, (F).
+#[test]
+fn leaders() {
+    let leader_last = &[reads_and_stays, only_synchronizes, starts_and_looks as fn(&Rcu)];
+    check("rcu", bounded(1), start, leader_last, clean);
+    let leader_first = &[starts_and_polls, starts_and_looks, reads_late_and_stays as fn(&Rcu)];
+    check("rcu", bounded(1), start, leader_first, clean);
+    let meanwhile = &[reads_and_stays, polls_twice, only_synchronizes_apart as fn(&Rcu)];
+    check("rcu", bounded(1), start, meanwhile, clean);
+}
+
+/// A section of a thread that has no light fences.
+fn reads_without_light_fences(shared: &Rcu) {
+    // SAFETY: the machine says so in this way.
+    unsafe { Loom::record() }.section.store(NEEDS_FULL_FENCE, Release);
+    reads(shared);
+}
+
+#[test]
+fn full_fences() {
+    check("rcu", bounded(2), start, &[synchronizes, reads_without_light_fences as fn(&Rcu)], clean);
 }
 
 /// A thread waits for a grace period that other threads end. (What `advance` acquires with its load of the epoch takes four threads
@@ -214,4 +283,48 @@ fn slots() {
     check("hazard", bounded(2), start, &[retires, reads_and_clears as fn(&Hazard)], clean);
     check("hazard pointer", bounded(2), start, &[replaces, reads_twice_with_a_pointer as fn(&Hazard)], clean);
     check("hazard-fence", bounded(2), start, &[retires, reads_and_rests as fn(&HazardFence)], clean);
+}
+
+/// A thread that finds that the object was removed sees what the remover did before.
+struct Noted<D> {
+    shared: Shared<D>,
+    note: UnsafeCell<bool>,
+}
+
+// SAFETY: loom checks how the note is used.
+unsafe impl<D: Sync> Sync for Noted<D> {}
+
+fn start_noted<D: Reclaim<Machine = Loom>>() -> Noted<D> {
+    Noted { shared: start(), note: UnsafeCell::new(false) }
+}
+
+fn notes_and_removes<D: Reclaim<Machine = Loom>>(noted: &Noted<D>) {
+    // SAFETY: no other thread looks at the note before the object is removed.
+    noted.note.with_mut(|note| unsafe { *note = true });
+    // SAFETY: this thread's exchange has removed it.
+    unsafe { noted.shared.domain.retire(remove(&noted.shared, null_mut())) };
+}
+
+fn sees_the_removal<D: Reclaim<Machine = Loom>>(noted: &Noted<D>) {
+    let reader = noted.shared.domain.reader();
+    let guard = reader.enter();
+    if guard.protect(0, &noted.shared.root).is_null() {
+        // SAFETY: only read.
+        noted.note.with(|note| assert!(unsafe { *note }));
+    }
+}
+
+#[test]
+fn removals_are_seen() {
+    fn check_one<D: Reclaim<Machine = Loom> + Send + Sync + 'static>() {
+        let threads = &[notes_and_removes, sees_the_removal as fn(&Noted<D>)];
+        check(D::INFO.name, bounded(2), start_noted, threads, |noted| clean(&noted.shared));
+    }
+    check_one::<CountedDomain<Loom>>();
+    check_one::<HazardDomain<Loom>>();
+    check_one::<HazardDomain<Loom, true>>();
+    check_one::<IntervalDomain<Loom, 0>>();
+    check_one::<RcuDomain<Loom>>();
+    check_one::<QsbrDomain<Loom>>();
+    check_one::<EpochDomain<Loom>>();
 }
