@@ -203,12 +203,13 @@ fn tells<const WAY: u32>(this: &Noted) {
     let guard = domain.enter();
     let seen = place.load(&guard);
     let new = || Some(Owned::new(value(2, dropped)).with_tag(1));
-    // SAFETY: of the two that store shared pointers: the object is linked there alone, before and after.
     match WAY {
         0 => drop(place.swap(new(), domain)),
         1 => drop(place.compare_exchange(seen, new(), domain, &guard).ok()),
         2 => drop(place.compare_exchange_tag(seen, 1, &guard)),
+        // SAFETY: the object is linked there alone, before and after.
         3 => unsafe { place.store_shared(seen.with_tag(1)) },
+        // SAFETY: the object is linked there alone, before and after.
         _ => drop(unsafe { place.compare_exchange_shared(seen, seen.with_tag(1), &guard) }),
     }
 }
@@ -218,14 +219,15 @@ fn sees<const WAY: u32>(this: &Noted) {
     let guard = domain.enter();
     let changed = place.load(&guard).with_tag(1);
     let other = changed.with_tag(2);
-    // SAFETY: of the two that store shared pointers: the object is linked there alone, before and after.
     let sees = match WAY {
         0 => place.load(&guard).tag() == 1,
         1 => place.compare_exchange(changed, None, domain, &guard).is_ok(),
         2 => place.compare_exchange(other, None, domain, &guard).is_err_and(|now| now.current.tag() == 1),
         3 => place.compare_exchange_tag(changed, 2, &guard).is_ok(),
         4 => place.compare_exchange_tag(other, 0, &guard).is_err_and(|now| now.tag() == 1),
+        // SAFETY: the object is linked there alone, before and after.
         5 => unsafe { place.compare_exchange_shared(changed, changed, &guard) }.is_ok(),
+        // SAFETY: the object is linked there alone, before and after.
         _ => unsafe { place.compare_exchange_shared(other, other, &guard) }.is_err_and(|now| now.tag() == 1),
     };
     if sees {
