@@ -55,6 +55,7 @@ pub use cancel::quietly;
 pub use fork::{after_fork, before_fork};
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;
+pub use owned::OwnedLock;
 pub use report::problems;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

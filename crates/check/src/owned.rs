@@ -3,17 +3,22 @@
 use latchwork::machine::{Machine, Native};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// The thread that holds it, or 0.
-pub(crate) struct OwnedLock(AtomicUsize);
+/// A spin lock that knows its holder, for a library that puts itself under a program.
+#[derive(Debug, Default)]
+pub struct OwnedLock(
+    /// The thread that holds it, or 0.
+    AtomicUsize,
+);
 
 impl OwnedLock {
-    pub(crate) const fn new() -> Self {
+    /// An unlocked lock.
+    pub const fn new() -> Self {
         OwnedLock(AtomicUsize::new(0))
     }
 
     /// Waits for the lock. `false`: the calling thread holds it already, and a signal handler has interrupted it there.
     #[must_use]
-    pub(crate) fn acquire(&self) -> bool {
+    pub fn acquire(&self) -> bool {
         let me = Native::thread_id();
         loop {
             // (A) pairs with the store in `release`.
@@ -25,10 +30,12 @@ impl OwnedLock {
         }
     }
 
+    /// Releases the lock.
+    ///
     /// # Safety
     ///
     /// The calling thread, or the one that it is a copy of, has acquired it.
-    pub(crate) unsafe fn release(&self) {
+    pub unsafe fn release(&self) {
         self.0.store(0, Release); // (A)
     }
 

@@ -69,6 +69,17 @@ programs! {
     suspended_waiters: "suspended.c" under_tolerant_locks;
 }
 
+/// Under a lock that lies in the object, one that does not, and while calls are recorded.
+#[test]
+fn signal_handlers_that_fork() {
+    let Some(program) = compile("handler.c", "handler", &[]) else { return };
+    for (mutex, profiled) in [(default_mutex(), false), ("cst", false), (default_mutex(), true)] {
+        let setting = Setting { profiled, ..Setting::new(mutex, "glibc") };
+        let output = setting.run(&program);
+        assert!(output.status.success() && output.stdout == b"ok\n", "{mutex}, {profiled}: {output:?}");
+    }
+}
+
 /// Whether this process may use `SCHED_FIFO`.
 fn may_be_urgent() -> bool {
     let urgent = || {

@@ -14,7 +14,7 @@
 //! the other kinds.
 //!
 //! One lock serialises the repairs of all objects. A thread that forks holds it, so no child inherits a half-repaired
-//! object.
+//! object. A signal handler that interrupts a repair may use other objects, and fork: the repair goes on when it returns.
 //!
 //! An object in memory that processes share is never mended, because another process may use it. The first process of
 //! another generation that uses such an object finds out ([`mapping`]) and sets [`IN_SHARED_MEMORY`] in its word. From then
@@ -28,10 +28,9 @@
 //! made by `init` and `destroy`, which the program must order. On x86-64 an acquire load is an ordinary load.
 
 use super::abi::{COND_COUNTED, IN_SHARED_MEMORY, LOW, RWLOCK_OURS, SERVED};
+use super::alone::Alone;
 use super::mapping;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
-use latchwork::machine::Native;
 
 /// The one value of an object's kind or flags word with which a fast path serves the object.
 #[repr(transparent)]
@@ -163,7 +162,7 @@ pub(crate) fn is_current(word: u32) -> bool {
     (word ^ GENERATION.load(Relaxed)) & !LOW == 0 || word & IN_SHARED_MEMORY != 0
 }
 
-static REPAIRS: RawTtas<Native> = RawTtas::new();
+static REPAIRS: Alone = Alone::new();
 
 /// Whether a kind or flags word is of a generation that begins after the current one.
 fn is_newer(word: u32) -> bool {
@@ -171,11 +170,14 @@ fn is_newer(word: u32) -> bool {
 }
 
 /// Brings an object of another generation up to date. If no other thread has done that yet, and no other process uses the
-/// object, this calls `mend` with the low half of the word, in which [`IN_SHARED_MEMORY`] is not set. No other repair
-/// runs meanwhile.
+/// object, this calls `mend` with the low half of the word, in which [`IN_SHARED_MEMORY`] is not set. No other thread
+/// repairs an object meanwhile.
 #[cold]
 pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
-    REPAIRS.lock();
+    REPAIRS.run(|_| repair_alone(word, mend));
+}
+
+fn repair_alone(word: &AtomicU32, mend: impl FnOnce(u32)) {
     let old = word.load(Acquire);
     if is_newer(old) {
         // Another process has used the object, such as a forked child. The memory may be newer than the list of mappings.
@@ -191,31 +193,23 @@ pub(crate) fn repair(word: &AtomicU32, mend: impl FnOnce(u32)) {
         mend(old & LOW);
         word.store(stamped(old), Release); // (A) publishes what `mend` has written
     }
-    // SAFETY: taken above.
-    unsafe { REPAIRS.unlock(()) };
 }
 
 /// Runs `decide` while no other thread does so, and no repair runs. A thread that forks holds the same lock, so no child
 /// finds a decision half made. `decide` calls nothing that may use a lock.
 #[cold]
 pub(crate) fn one_at_a_time<T>(decide: impl FnOnce() -> T) -> T {
-    REPAIRS.lock();
-    let result = decide();
-    // SAFETY: taken above.
-    unsafe { REPAIRS.unlock(()) };
-    result
+    REPAIRS.run(|_| decide())
 }
 
 /// In a thread that is about to fork: waits for a repair that is under way, and lets none begin.
 pub(crate) fn before_fork() {
-    REPAIRS.lock();
+    REPAIRS.before_fork();
 }
 
 /// In the parent and in the child: repairs may begin again.
 pub(crate) fn after_fork() {
-    // The lock does not sleep, so the child finds no waiter in it.
-    // SAFETY: this thread, or the one that it is a copy of, has taken it in `before_fork`.
-    unsafe { REPAIRS.unlock(()) };
+    REPAIRS.after_fork();
 }
 
 /// In the child, which has one thread: every object is of an older generation from now on.

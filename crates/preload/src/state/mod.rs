@@ -6,6 +6,7 @@
 //! | [`table`], [`interface`] | the functions that serve the process, and glibc's own |
 //! | [`generation`] | fork generations, and the repair of objects in a forked child |
 //! | [`mapping`] | which memory a forked child shares with its parent |
+//! | [`alone`] | sections that one thread at a time is in |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
 //! | [`wiped`] | words by which a forked child notices that it is one |
 //! | [`kernel`] | system calls, past other libraries |
@@ -19,6 +20,7 @@
 //! | [`index`], [`line`], [`dynamic`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
 
 pub(crate) mod abi;
+pub(crate) mod alone;
 pub(crate) mod cancel;
 pub(crate) mod choice;
 pub(crate) mod clock;

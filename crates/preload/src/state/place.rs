@@ -5,12 +5,11 @@
 //! leaks its lock; a lock in place leaves nothing behind. The feature `out-of-place`, for the tests, puts every
 //! lock out of place.
 
+use super::alone::Alone;
 use super::memory;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use latchwork::locks::mutex::{RawMutex, ttas::RawTtas};
-use latchwork::machine::Native;
 
 /// Whether a raw lock lies in an object with room for `SPACE` bytes.
 #[inline(always)]
@@ -132,11 +131,11 @@ struct Free {
 
 /// The free chunks of each class.
 struct Slabs(UnsafeCell<[*mut Free; CLASSES]>);
-// SAFETY: only the holder of `LOCK` accesses them.
+// SAFETY: only a thread that is `ALONE` accesses them.
 unsafe impl Sync for Slabs {}
 
 static FREE: Slabs = Slabs(UnsafeCell::new([null_mut(); CLASSES]));
-static LOCK: RawTtas<Native> = RawTtas::new();
+static ALONE: Alone = Alone::new();
 
 fn class(size: usize) -> usize {
     size.div_ceil(GRAIN) - 1
@@ -144,21 +143,25 @@ fn class(size: usize) -> usize {
 
 /// A zeroed chunk.
 fn allocate(size: usize) -> *mut u8 {
-    LOCK.lock();
-    // SAFETY: this thread holds the lock. A free chunk is unused memory of at least `size` bytes that begins with a link.
-    let chunk = unsafe {
-        let head = &mut (*FREE.0.get())[class(size)];
-        if head.is_null() {
-            *head = slab((class(size) + 1) * GRAIN);
+    ALONE.run(|interrupted| {
+        let bytes = (class(size) + 1) * GRAIN;
+        if interrupted {
+            // The lists may be half changed: a signal handler gets a page of its own.
+            return memory::map(bytes);
         }
-        let chunk = *head;
-        *head = (*chunk).next;
-        chunk.cast::<u8>().write_bytes(0, size);
-        chunk
-    };
-    // SAFETY: taken above.
-    unsafe { LOCK.unlock(()) };
-    chunk.cast()
+        // SAFETY: this thread is alone. A free chunk is unused memory of at least `size` bytes that begins with a link.
+        unsafe {
+            let head = &mut (*FREE.0.get())[class(size)];
+            if head.is_null() {
+                *head = slab(bytes);
+            }
+            let chunk = *head;
+            *head = (*chunk).next;
+            let chunk = chunk.cast::<u8>();
+            chunk.write_bytes(0, size);
+            chunk
+        }
+    })
 }
 
 /// # Safety
@@ -166,14 +169,17 @@ fn allocate(size: usize) -> *mut u8 {
 /// `chunk` is from [`allocate`] with the same size, and nothing uses it any more.
 unsafe fn free(chunk: *mut u8, size: usize) {
     let chunk: *mut Free = chunk.cast();
-    LOCK.lock();
-    // SAFETY: this thread holds the lock, and the chunk is the caller's to give.
-    unsafe {
-        let head = &mut (*FREE.0.get())[class(size)];
-        (*chunk).next = *head;
-        *head = chunk;
-        LOCK.unlock(());
-    }
+    ALONE.run(|interrupted| {
+        if interrupted {
+            return; // the lists may be half changed: the chunk is lost
+        }
+        // SAFETY: this thread is alone, and the chunk is the caller's to give.
+        unsafe {
+            let head = &mut (*FREE.0.get())[class(size)];
+            (*chunk).next = *head;
+            *head = chunk;
+        }
+    });
 }
 
 /// Maps a slab, and links its chunks.
@@ -189,13 +195,12 @@ fn slab(chunk: usize) -> *mut Free {
     slab.cast()
 }
 
-/// Takes the slabs' lock for the time of a `fork`, so that no child inherits it from a thread that it does not have.
+/// Before a `fork`: no child inherits lists that another thread has half changed.
 pub(crate) fn before_fork() {
-    LOCK.lock();
+    ALONE.before_fork();
 }
 
-/// Gives the slabs' lock back, in the parent and in the child.
+/// In the parent and in the child.
 pub(crate) fn after_fork() {
-    // SAFETY: this thread, or the one that it is a copy of, has taken it in `before_fork`.
-    unsafe { LOCK.unlock(()) };
+    ALONE.after_fork();
 }

@@ -18,8 +18,11 @@ use libc::c_int;
 
 const PAGE: usize = 4096;
 
-/// The mapping; null while nothing is recorded. It is never unmapped, except in a forked child, which has one thread.
+/// The mapping; null while nothing is recorded.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Where the mapping is, or was in the parent. These addresses stay mapped: a signal handler may fork in the middle of an event,
+/// and then return to it.
+static PLACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// How many chunks the file may have.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 /// The directory, which ends in zeroes. It is a copy, because servers write their process title over the environment.
@@ -145,12 +148,18 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     })
 }
 
-/// Gives the mapping of the parent back, in a forked child, which has one thread.
+/// Gives the mapping of the parent back, in a forked child, which has one thread. Empty memory takes its place.
 pub(super) fn forget() {
     TRACES.store(0, Relaxed);
     let base = BASE.swap(null_mut(), Relaxed);
-    // SAFETY: the mapping has this length, and no other thread exists that could use it.
-    quietly(|| unsafe { kernel::unmap(base.cast(), length(CAPACITY.load(Relaxed))) });
+    quietly(|| clear(base));
+}
+
+/// Puts empty memory in the place of the mapping.
+fn clear(base: *mut u8) {
+    let flags = libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the mapping begins there, has this length, and is this module's own.
+    unsafe { kernel::map(base.cast(), length(CAPACITY.load(Relaxed)), flags, None) };
 }
 
 fn create() -> Result<c_int, &'static str> {
@@ -176,7 +185,7 @@ fn create() -> Result<c_int, &'static str> {
 
 fn map(file: c_int) -> Result<*mut u8, &'static str> {
     let length = length(CAPACITY.load(Relaxed));
-    // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing.
+    // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing or what `clear` has left.
     unsafe {
         let mut limit = core::mem::zeroed::<libc::rlimit>();
         // The kernel kills a process that makes a file longer than its limit.
@@ -186,12 +195,15 @@ fn map(file: c_int) -> Result<*mut u8, &'static str> {
         if libc::ftruncate(file, length as i64) != 0 {
             return Err("cannot set the length of the file");
         }
-        let base = kernel::map(null_mut(), length, 0, Some(file));
+        let place = PLACE.load(Relaxed);
+        let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
+        let base = kernel::map(place.cast(), length, fixed, Some(file));
         if base == libc::MAP_FAILED {
             return Err("cannot map the file");
         }
+        PLACE.store(base.cast(), Relaxed);
         if !kernel::populate(base, PAGE) {
-            kernel::unmap(base, length);
+            clear(base.cast());
             return Err("no room on the disk, or a kernel before 5.14");
         }
         Ok(base.cast())
