@@ -11,7 +11,8 @@ use latchwork_console::names::Choice;
 use latchwork_console::{machine::Machine, output};
 use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
-use latchwork_recording::trace_file::{About, Class, Thread, Trace};
+use latchwork_recording::trace::op;
+use latchwork_recording::trace_file::{About, Class, NO_THREAD, Thread, Trace};
 use latchwork_recording::trace_raw::{Raw, RawThread};
 use std::ffi::OsString;
 use std::fs::File;
@@ -167,6 +168,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         ObjectKind::Spin => "spin",
         ObjectKind::Condvar => "condvar",
         ObjectKind::Semaphore => "semaphore",
+        ObjectKind::Barrier => "barrier",
     };
     // Classes of one name and kind are one, as in the profile.
     let mut classes: Vec<Class> = Vec::new();
@@ -179,8 +181,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
             classes.push(class);
         }
     }
-    let threads: Vec<RawThread> =
-        raw.threads.into_iter().filter(|thread| !thread.steps.is_empty() || thread.dropped > 0).collect();
+    let threads = with_events(raw.threads);
     let first = threads.iter().map(|thread| thread.start_ns).min().unwrap_or(0);
     let last = threads.iter().map(|thread| thread.end_ns).max().unwrap_or(0);
     let machine = Machine::here();
@@ -197,6 +198,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         classes,
         objects: raw.objects.iter().map(|class| moved[*class]).collect(),
         permits: Vec::new(),
+        parties: if raw.parties.iter().any(|parties| *parties > 0) { raw.parties } else { Vec::new() },
         threads: threads
             .iter()
             .map(|thread| Thread {
@@ -215,6 +217,23 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         threads.into_iter().map(|thread| (thread.steps, thread.times)).unzip();
     about.permits = edges::permits(&about, &steps, &times);
     Trace { about, steps }
+}
+
+/// The threads that have events, or would have some.
+fn with_events(threads: Vec<RawThread>) -> Vec<RawThread> {
+    let is_kept = |thread: &RawThread| !thread.steps.is_empty() || thread.dropped > 0;
+    let mut kept = 0..;
+    let moved: Vec<u32> = threads
+        .iter()
+        .map(|thread| if is_kept(thread) { kept.next().unwrap_or(NO_THREAD) } else { NO_THREAD })
+        .collect();
+    let mut threads: Vec<RawThread> = threads.into_iter().filter(is_kept).collect();
+    for step in threads.iter_mut().flat_map(|thread| &mut thread.steps) {
+        if matches!(step.op, op::CREATE | op::JOIN) {
+            step.object = moved.get(step.object as usize).copied().unwrap_or(NO_THREAD);
+        }
+    }
+    threads
 }
 
 /// The outermost function that is the program's own: what starts threads in the C library, in libstdc++ and in Rust's standard

@@ -176,6 +176,26 @@ fn symbol_versions() {
     Setting::new(default_mutex(), "glibc").check(&program);
 }
 
+/// The library passes creation of threads, joins and barriers on, also while it records them.
+#[test]
+fn threads_and_barriers() {
+    let Some(program) = compile("threads.c", "threads", &[]) else { return };
+    assert_eq!(watch(Command::new(&program), "threads.c alone").stdout, b"ok\n");
+    for mutex in ["glibc", default_mutex()] {
+        let setting = Setting::new(mutex, "glibc");
+        setting.check(&program);
+        let directory = recorded::directory();
+        let output =
+            watch(setting.command(&program).env("LATCHWORK_TRACE", &directory), "threads.c, recorded");
+        let files = fs::read_dir(&directory).unwrap().count();
+        fs::remove_dir_all(directory).unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"ok\n" && stderr.is_empty(), "{stderr}");
+        // The process, and the child that it forks.
+        assert_eq!(files, 2);
+    }
+}
+
 /// A program calls the copies near itself, in whichever way it is linked. It calls the library if there are no copies, or if
 /// another library comes before ours.
 #[test]

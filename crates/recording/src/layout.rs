@@ -177,6 +177,8 @@ pub mod kind {
     /// A semaphore. `acquisitions` are units taken, `contended` the calls that waited for one, `reads` are posts. It has no
     /// holder.
     pub const SEMAPHORE: u32 = 5;
+    /// A barrier. Only traces have them.
+    pub const BARRIER: u32 = 6;
     /// Added to [`MUTEX`] or [`RWLOCK`]: a lock of `latchwork.h`, which serves itself.
     pub const OWN: u32 = 1 << 8;
 

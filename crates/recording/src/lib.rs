@@ -8,6 +8,7 @@
 //! | [`trace`] | the raw trace of `latchwork record` |
 //! | `trace_raw` | reads that raw trace (feature `trace-file`) |
 //! | `trace_file` | the trace that users keep, which `latchwork predict` replays (feature `trace-file`) |
+//! | `ends` | which thread a creation or a join is about |
 //! | `edges` | what makes a waiting thread go on, in such a trace (feature `trace-file`) |
 //! | [`reader`] | opens a file, checks it, and copies it into plain structs |
 //!
@@ -17,6 +18,8 @@
 pub mod control;
 #[cfg(feature = "trace-file")]
 pub mod edges;
+#[cfg(feature = "trace-file")]
+mod ends;
 pub mod histogram;
 pub mod layout;
 pub mod reader;

@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 /// The first eight bytes of a raw trace.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LWTRACE1");
 
-/// What happened: the highest 4 bits of [`Event::what`]. The other 28 bits are the index of an [`Object`].
+/// What happened: the highest 4 bits of [`Event::what`]. The other 28 bits are the index of an [`Object`], if nothing else is said.
 pub mod op {
     /// The thread acquired the lock, alone.
     pub const ACQUIRE: u32 = 1;
@@ -44,8 +44,8 @@ pub mod op {
     /// An attempt did not get the lock, or a call gave up at its deadline. `wait` is how long it took. Of a condition variable
     /// with `wait` 0: the [`SLEEP`] that is the thread's last event of this object ended at its deadline.
     pub const FAILED: u32 = 4;
-    /// The thread waited for something to happen: a condition, a unit of a semaphore, a barrier, the end of a thread. `wait` is
-    /// how long.
+    /// The thread waited for something to happen: a condition, a unit of a semaphore, a barrier. `wait` is how long. Of a barrier,
+    /// [`Event::more`](super::Event::more) is 1 for the thread that the barrier has chosen (`PTHREAD_BARRIER_SERIAL_THREAD`).
     pub const SLEEP: u32 = 5;
     /// The thread caused something for which threads wait: it signalled a condition or posted a semaphore. `gap` and `wait` are as
     /// those of [`RELEASE`].
@@ -60,6 +60,11 @@ pub mod op {
     pub const TRY: u32 = 10;
     /// The recorder did something for itself. `wait` is how long; the time lies in the gap of the thread's next event.
     pub const COST: u32 = 11;
+    /// The thread created another one. In place of an object: the index of that [`Thread`](super::Thread). `gap` and `wait` are as
+    /// those of [`RELEASE`].
+    pub const CREATE: u32 = 12;
+    /// The thread waited for the end of another one. In place of an object: see [`join`](super::join). `wait` is how long.
+    pub const JOIN: u32 = 13;
 }
 
 /// The content of [`op::CLOCK`]. [`Event::wait`] has the low 32 bits of the thread's CPU time in nanoseconds. [`Event::more`] has
@@ -73,6 +78,26 @@ pub mod clock {
     /// The CPU time, and the two numbers of switches.
     pub fn unpack(wait: u32, more: u32) -> (u64, u8, u8) {
         (u64::from(wait) | u64::from(more & 0xffff) << 32, (more >> 16) as u8, (more >> 24) as u8)
+    }
+}
+
+/// Which thread is meant by [`op::JOIN`]: its `pthread_t`, the low part in place of an object and the rest in [`Event::more`]. 0: the
+/// call gave up at its deadline.
+pub mod join {
+    use super::{NO_OBJECT, OBJECT_BITS};
+
+    /// A `pthread_t` is the address of a structure, so its lowest bits are zeroes.
+    const ZEROES: u32 = 4;
+
+    /// The number in place of an object, and [`Event::more`](super::Event::more).
+    pub fn pack(handle: u64) -> (u32, u32) {
+        let bits = handle >> ZEROES;
+        (bits as u32 & NO_OBJECT, (bits >> OBJECT_BITS) as u32)
+    }
+
+    /// What [`pack`] has packed.
+    pub fn unpack(object: u32, more: u32) -> u64 {
+        (u64::from(object) | u64::from(more) << OBJECT_BITS) << ZEROES
     }
 }
 
@@ -91,7 +116,7 @@ pub struct Event {
     pub gap: u32,
     /// Ticks that the call waited, [`pack`]ed. 0: it did not wait. See also [`op::RELEASE`].
     pub wait: u32,
-    /// See [`op::CLOCK`]. Otherwise 0.
+    /// See [`op::CLOCK`], [`op::SLEEP`] and [`op::JOIN`]. Otherwise 0.
     pub more: u32,
 }
 
@@ -165,7 +190,7 @@ pub const MODULES: usize = 512;
 /// Return addresses of a stack.
 pub const FRAMES: usize = 24;
 
-/// A thread that has used a lock.
+/// A thread that has used a lock, or that a recorded thread has created.
 #[repr(C)]
 pub struct Thread {
     /// 1 if the record is complete.
@@ -184,16 +209,19 @@ pub struct Thread {
     pub replaced: AtomicU32,
     /// For alignment.
     pub spare: u32,
-    /// The stack of its first call: return addresses, the innermost first.
+    /// Its `pthread_t`. Another thread may have the same when this one has been joined.
+    pub handle: AtomicU64,
+    /// The stack of its first call: return addresses, the innermost first. Of a thread that makes no call: the address of its
+    /// function, plus one.
     pub frames: [AtomicU64; FRAMES],
 }
 
-/// A lock, a condition variable or a semaphore.
+/// A lock, a condition variable, a semaphore or a barrier.
 #[repr(C)]
 pub struct Object {
     /// 1 if the record is complete.
     pub state: AtomicU32,
-    /// One of [`kind`](crate::layout::kind). With [`GONE`] if the library that has it was unloaded.
+    /// One of [`kind`](crate::layout::kind). With [`GONE`] if the library that has it was unloaded. See also [`REMADE`].
     pub kind: AtomicU32,
     /// Where it lies.
     pub address: AtomicU64,
@@ -203,14 +231,19 @@ pub struct Object {
     pub depth: AtomicU32,
     /// As [`Thread::replaced`].
     pub replaced: AtomicU32,
-    /// For alignment.
-    pub spare: u32,
+    /// Of a barrier, how many threads it takes. 0: not known. [`SHARED`]: threads of other processes may come, too.
+    pub parties: AtomicU32,
     /// Where it was initialised, or else first used: return addresses, the innermost first.
     pub frames: [AtomicU64; FRAMES],
 }
 
+/// In [`Object::parties`].
+pub const SHARED: u32 = u32::MAX;
+
 /// In [`Object::kind`]: another object may lie at the address now.
 pub const GONE: u32 = 1 << 31;
+/// In [`Object::kind`]: a barrier for another number of threads lies at the address now. It may come back.
+pub const REMADE: u32 = 1 << 30;
 
 /// A file that is mapped as code or as data.
 #[repr(C)]
@@ -288,5 +321,14 @@ mod tests {
             assert!(found <= ticks && ticks - found < 1024, "{ticks}: {found}");
         }
         assert_eq!(unpack(pack(u64::MAX)), (1 << 41) - 1024);
+    }
+
+    #[test]
+    fn handles_of_threads_fit() {
+        for handle in [0, 0x10, 0x7fff_ffff_ffc0, 0x00ff_ffff_ffff_fff0] {
+            let (object, more) = join::pack(handle);
+            assert_eq!(join::unpack(object, more), handle);
+            assert!(object <= NO_OBJECT);
+        }
     }
 }

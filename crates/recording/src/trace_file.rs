@@ -1,7 +1,7 @@
 //! The file of `latchwork record`, which `latchwork predict` replays.
 //!
 //! ```text
-//! latchwork trace 1
+//! latchwork trace 2
 //! {"command": [...], "seconds": ..., "classes": [...], "objects": [...], "threads": [...], ...}
 //! (16 bytes for each event, thread after thread)
 //! ```
@@ -11,10 +11,12 @@
 //! and three durations in nanoseconds ([`pack`]ed): [`Step::cpu`], [`Step::off`] and
 //! [`Step::wait`].
 //!
+//! Version 1 had no barriers, no creation of threads and no joins. Otherwise it is the same, and is read, too.
+//!
 //! Times are as the recorder saw them: its own cost is in them. [`About::empty_hold_ns`] and [`About::empty_gap_ns`] say what
 //! to subtract.
 
-use crate::trace::{OBJECT_BITS, op, pack, unpack};
+use crate::trace::{NO_OBJECT, OBJECT_BITS, op, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
@@ -22,7 +24,11 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// The first line.
-const TITLE: &str = "latchwork trace 1\n";
+const TITLE: &str = "latchwork trace 2\n";
+/// That of the version before, which has a part of the operations.
+const TITLE_1: &str = "latchwork trace 1\n";
+/// [`Step::object`] of a [`op::CREATE`] or [`op::JOIN`] whose thread is not in the trace, and of a join that ended at its deadline.
+pub const NO_THREAD: u32 = NO_OBJECT;
 /// The longest second line that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
@@ -48,13 +54,16 @@ pub struct About {
     /// What it shows of a release that wakes no other thread.
     #[serde(default)]
     pub empty_release_ns: f64,
-    /// Locks, condition variables and semaphores, by the place of their first use.
+    /// Locks, condition variables, semaphores and barriers, by the place of their first use.
     pub classes: Vec<Class>,
     /// The class of each object.
     pub objects: Vec<usize>,
     /// Of each object, how many permits it had when the recording began: see [`edges`](crate::edges). Empty: none of them.
     #[serde(default)]
     pub permits: Vec<u32>,
+    /// Of each object, how many threads a barrier takes; 0: it is none, or that is not known. Empty: there is no barrier.
+    #[serde(default)]
+    pub parties: Vec<u32>,
     /// Threads, in the order of their events.
     pub threads: Vec<Thread>,
     /// Calls of threads or for objects that there was no room for.
@@ -70,7 +79,7 @@ pub struct About {
 pub struct Class {
     /// As the profile names it.
     pub name: String,
-    /// `mutex`, `rwlock`, `spin`, `condvar` or `semaphore`.
+    /// `mutex`, `rwlock`, `spin`, `condvar`, `semaphore` or `barrier`.
     pub kind: String,
     /// Whether it is one object in the static data of a module.
     #[serde(default)]
@@ -99,14 +108,22 @@ pub struct Thread {
 pub struct Step {
     /// One of [`op`], but never [`op::CLOCK`].
     pub op: u32,
-    /// An index into [`About::objects`]; 0 for [`op::EXIT`].
+    /// An index into [`About::objects`]; 0 for [`op::EXIT`]. For [`op::CREATE`] and [`op::JOIN`] an index into [`About::threads`], or
+    /// [`NO_THREAD`].
     pub object: u32,
     /// Nanoseconds of CPU time since the thread's event before.
     pub cpu: u64,
     /// Nanoseconds since the event before in which the thread slept outside of the calls that are recorded.
     pub off: u64,
-    /// Nanoseconds that the call waited. Of a release and of a signal: how long the call took.
+    /// Nanoseconds that the call waited. Of a release, a signal and a creation: how long the call took.
     pub wait: u64,
+}
+
+impl Step {
+    /// Whether [`object`](Self::object) is one of [`About::objects`].
+    pub fn has_object(&self) -> bool {
+        !matches!(self.op, op::EXIT | op::CREATE | op::JOIN)
+    }
 }
 
 /// A file.
@@ -187,7 +204,7 @@ impl Trace {
     pub fn read_from(mut input: impl BufRead) -> Result<Self, Error> {
         let mut title = Vec::new();
         input.by_ref().take(64).read_until(b'\n', &mut title)?;
-        if title != TITLE.as_bytes() {
+        if ![TITLE, TITLE_1].iter().any(|known| title == known.as_bytes()) {
             let title = String::from_utf8_lossy(&title);
             let is_ours = title.starts_with("latchwork trace ");
             return Err(if is_ours { Error::Version(title.trim_end().into()) } else { Error::NotATrace });
@@ -222,6 +239,9 @@ impl About {
         if !self.permits.is_empty() && self.permits.len() != self.objects.len() {
             return damaged("it does not have the permits of each object");
         }
+        if !self.parties.is_empty() && self.parties.len() != self.objects.len() {
+            return damaged("it does not have the parties of each object");
+        }
         let sound = |number: f64| number.is_finite() && number >= 0.0;
         let costs = [self.empty_gap_ns, self.empty_hold_ns, self.empty_release_ns];
         if !sound(self.seconds) || !costs.into_iter().all(sound) || self.cpus == 0 {
@@ -239,13 +259,18 @@ impl About {
         let word =
             |index: usize| u32::from_le_bytes(bytes[4 * index..4 * index + 4].try_into().expect("4 bytes"));
         let (op, object) = (word(0) >> OBJECT_BITS, word(0) & ((1 << OBJECT_BITS) - 1));
-        if !matches!(op, op::ACQUIRE..=op::WAKE_ALL | op::EXIT | op::TRY) {
+        if !matches!(op, op::ACQUIRE..=op::WAKE_ALL | op::EXIT | op::TRY | op::CREATE | op::JOIN) {
             return Err(Error::Damaged(format!("operation {op}")));
         }
-        if op != op::EXIT && object as usize >= self.objects.len() {
+        let step = Step { op, object, cpu: unpack(word(1)), off: unpack(word(2)), wait: unpack(word(3)) };
+        if step.has_object() && object as usize >= self.objects.len() {
             return Err(Error::Damaged(format!("an event of object {object}, which is not there")));
         }
-        Ok(Step { op, object, cpu: unpack(word(1)), off: unpack(word(2)), wait: unpack(word(3)) })
+        let of_thread = matches!(op, op::CREATE | op::JOIN) && object != NO_THREAD;
+        if of_thread && object as usize >= self.threads.len() {
+            return Err(Error::Damaged(format!("an event of thread {object}, which is not there")));
+        }
+        Ok(step)
     }
 }
 
@@ -272,7 +297,8 @@ mod tests {
                 empty_hold_ns: 20.5,
                 classes: vec![Class { name: "lock".into(), kind: "mutex".into(), is_static: true }],
                 objects: vec![0],
-                threads: vec![thread(2), thread(1)],
+                parties: vec![0],
+                threads: vec![thread(2), thread(3)],
                 ..About::default()
             },
             steps: vec![
@@ -280,7 +306,11 @@ mod tests {
                     Step { op: op::ACQUIRE, object: 0, cpu: 100, off: 3, wait: 1 << 40 },
                     Step { op: op::RELEASE, object: 0, cpu: 50, ..Step::default() },
                 ],
-                vec![Step { op: op::EXIT, ..Step::default() }],
+                vec![
+                    Step { op: op::CREATE, object: 0, cpu: 7, off: 0, wait: 9 },
+                    Step { op: op::JOIN, object: NO_THREAD, wait: 5, ..Step::default() },
+                    Step { op: op::EXIT, ..Step::default() },
+                ],
             ],
         }
     }
@@ -299,6 +329,13 @@ mod tests {
         assert_eq!(Trace::read_from(&bytes()[..]).unwrap(), sample());
     }
 
+    #[test]
+    fn the_version_before_is_read() {
+        let text = bytes();
+        let old = [TITLE_1.as_bytes(), &text[TITLE.len()..]].concat();
+        assert_eq!(Trace::read_from(&old[..]).unwrap(), sample());
+    }
+
     /// Every prefix of a file, and every file with a byte changed, is read or refused, and never panics.
     #[test]
     fn damaged_files_are_refused() {
@@ -314,7 +351,12 @@ mod tests {
         let longer: Vec<u8> = whole.iter().copied().chain([0]).collect();
         let message = |bytes: &[u8]| Trace::read_from(bytes).unwrap_err().to_string();
         assert!(message(&longer).contains("there is more in it"));
-        assert!(message(b"latchwork trace 2\n").contains("record again"));
+        assert!(message(b"latchwork trace 3\n").contains("record again"));
+        let mut wrong = whole.clone();
+        // The thread of the creation.
+        let at = whole.len() - 3 * 16;
+        wrong[at] = 2;
+        assert!(message(&wrong).contains("thread 2, which is not there"));
         assert!(message(b"#!/bin/sh\n").contains("latchwork record"));
         assert!(message(&whole[..whole.len() - 1]).contains("ends within"));
     }

@@ -8,14 +8,21 @@
 //! away for longer, mostly.) So the gap gets what the waits do not explain, and no more than its own length. If the thread was
 //! switched away involuntarily meanwhile, the time in the gap counts as *preempted*; otherwise the thread *slept*, in a
 //! system call that the recorder does not see.
+//!
+//! # Which thread was joined
+//!
+//! An event of a join has the `pthread_t` of the thread that has ended, which a later thread may have, too. The module `ends` finds
+//! the thread.
 
+use crate::ends::{self, Ends};
 use crate::reader::places::Places;
 use crate::reader::{Class, Counters, Kind, Module, Recording};
 use crate::trace::{
     self, CHUNK_EVENTS, CHUNKS_AT, Chunk, FRAMES, GONE, Header, MAGIC, MODULES, MODULES_AT, NO_OBJECT,
-    OBJECT_BITS, OBJECTS, OBJECTS_AT, Object, THREADS, THREADS_AT, Thread, clock, op, unpack,
+    OBJECT_BITS, OBJECTS, OBJECTS_AT, Object, REMADE, SHARED, THREADS, THREADS_AT, Thread, clock, join, op,
+    unpack,
 };
-use crate::trace_file::{Error, Step};
+use crate::trace_file::{Error, NO_THREAD, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
@@ -48,6 +55,8 @@ pub struct Raw {
     pub threads: Vec<RawThread>,
     /// Of each object, which of the classes of `named` it belongs to.
     pub objects: Vec<usize>,
+    /// Of each object, how many threads a barrier takes; 0: it is none, or that is not known.
+    pub parties: Vec<u32>,
     /// Classes, stacks and modules in the form of a profile's recording, for those who name them.
     pub named: Recording,
 }
@@ -62,10 +71,10 @@ pub struct RawThread {
     pub start_ns: u64,
     /// When its last event ended, since the start of the recording. What the recorder took is in it, unlike in the steps.
     pub end_ns: u64,
-    /// Its events.
+    /// Its events. Threads that it created or joined are indices into [`Raw::threads`].
     pub steps: Vec<Step>,
-    /// When each of them ended (began, if it is a release or a signal), in nanoseconds since the start of the recording. Steps do not have the time for which the thread
-    /// was preempted, nor what the recorder took; these moments do.
+    /// When each of them ended (began, if it is a release, a signal or a creation), in nanoseconds since the start of the recording.
+    /// Steps do not have the time for which the thread was preempted, nor what the recorder took; these moments do.
     pub times: Vec<u64>,
     /// Events that there was no room for.
     pub dropped: u64,
@@ -123,7 +132,7 @@ impl Raw {
             PathBuf::from(OsString::from_vec(header.text(offset_of!(Header, executable), 1024)));
         let places = Places::new(modules(&file, &header)?);
         named.modules = places.modules();
-        let (objects, which) = objects(&file, &header, &places, &mut named)?;
+        let Objects { classes: objects, parties, which } = objects(&file, &header, &places, &mut named)?;
         let ticks = |at| f64::from(header.u32(at)) * nanos_per_tick;
         let mut raw = Raw {
             pid: named.pid,
@@ -137,25 +146,20 @@ impl Raw {
             lost: header.u64(offset_of!(Header, lost)),
             threads: Vec::new(),
             objects,
+            parties,
             named,
         };
-        let is_condvar =
-            raw.objects.iter().map(|class| raw.named.classes[*class].kind == Kind::Condvar).collect();
-        let reader = Reader {
-            file: &file,
-            header: &header,
-            places: &places,
-            nanos_per_tick,
-            which: &which,
-            is_condvar,
-        };
+        let kinds = raw.objects.iter().map(|class| raw.named.classes[*class].kind).collect();
+        let reader =
+            Reader { file: &file, header: &header, places: &places, nanos_per_tick, which: &which, kinds };
         reader.threads(&mut raw)?;
         Ok(raw)
     }
 
-    /// Events of all threads.
+    /// Events of all threads that are about a lock, or another object for which threads wait.
     pub fn events(&self) -> usize {
-        self.threads.iter().map(|thread| thread.steps.len()).sum()
+        let of_objects = |thread: &RawThread| thread.steps.iter().filter(|step| step.has_object()).count();
+        self.threads.iter().map(of_objects).sum()
     }
 }
 
@@ -212,20 +216,24 @@ fn modules(file: &File, header: &Bytes) -> Result<Vec<(Module, u16)>, Error> {
     Ok(found)
 }
 
-/// The class of each object, and where each record of the file went.
-fn objects(
-    file: &File,
-    header: &Bytes,
-    places: &Places,
-    named: &mut Recording,
-) -> Result<(Vec<usize>, HashMap<u32, u32>), Error> {
+/// The objects of the file.
+struct Objects {
+    /// The class of each.
+    classes: Vec<usize>,
+    /// See [`Raw::parties`].
+    parties: Vec<u32>,
+    /// Where each record of the file went.
+    which: HashMap<u32, u32>,
+}
+
+fn objects(file: &File, header: &Bytes, places: &Places, named: &mut Recording) -> Result<Objects, Error> {
     type Of = Object;
     let count = (header.u32(offset_of!(Header, objects)) as usize).min(OBJECTS);
-    let (mut objects, mut which) = (Vec::new(), HashMap::new());
+    let mut found = Objects { classes: Vec::new(), parties: Vec::new(), which: HashMap::new() };
     let mut known: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
     for index in 0..count {
         let record = Bytes::read(file, OBJECTS_AT + index * size_of::<Of>(), size_of::<Of>())?;
-        let number = record.u32(offset_of!(Of, kind)) & !GONE;
+        let number = record.u32(offset_of!(Of, kind)) & !(GONE | REMADE);
         let replaced = record.u32(offset_of!(Of, replaced)) as u16;
         let Some(kind) = Kind::new(number) else { continue };
         if record.u32(offset_of!(Of, state)) != 1 {
@@ -254,10 +262,12 @@ fn objects(
             named.classes.len() - 1
         });
         named.classes[class].instances += 1;
-        which.insert(index as u32, objects.len() as u32);
-        objects.push(class);
+        found.which.insert(index as u32, found.classes.len() as u32);
+        found.classes.push(class);
+        let parties = record.u32(offset_of!(Of, parties));
+        found.parties.push(if kind == Kind::Barrier { parties } else { 0 });
     }
-    Ok((objects, which))
+    Ok(found)
 }
 
 /// Reads the threads' events.
@@ -269,7 +279,7 @@ struct Reader<'a> {
     /// From the index in the file to that in [`Raw::objects`].
     which: &'a HashMap<u32, u32>,
     /// For each of [`Raw::objects`].
-    is_condvar: Vec<bool>,
+    kinds: Vec<Kind>,
 }
 
 impl Reader<'_> {
@@ -277,6 +287,9 @@ impl Reader<'_> {
         type Of = Thread;
         let count = (self.header.u32(offset_of!(Header, threads)) as usize).min(THREADS);
         let started = self.header.u64(offset_of!(Header, started_ticks));
+        let mut ends = Ends::default();
+        // Of each barrier, how many times it has chosen a thread, and how many times a thread has passed it.
+        let mut rounds = vec![(0_u64, 0_u64); raw.objects.len()];
         for index in 0..count {
             let record = Bytes::read(self.file, THREADS_AT + index * size_of::<Of>(), size_of::<Of>())?;
             if record.u32(offset_of!(Of, state)) != 1 {
@@ -289,6 +302,26 @@ impl Reader<'_> {
             let start = record.u64(offset_of!(Of, started)).saturating_sub(started);
             let mut divider = Divider::new(self);
             self.events(record.u32(offset_of!(Of, first)), index as u32, &mut divider)?;
+            for (object, chosen) in &divider.passed_barriers {
+                let (rounds, passes) = &mut rounds[*object as usize];
+                (*rounds, *passes) = (*rounds + u64::from(*chosen), *passes + 1);
+            }
+            let nanos = |ticks| self.nanos(start + ticks);
+            ends.threads.push(ends::Thread {
+                record: index as u32,
+                handle: record.u64(offset_of!(Of, handle)),
+                start_ns: nanos(0),
+                creates: divider
+                    .creates
+                    .iter()
+                    .map(|(step, ticks, index)| (*step, nanos(*ticks), *index))
+                    .collect(),
+                joins: divider
+                    .joins
+                    .iter()
+                    .map(|(step, ticks, handle)| (*step, nanos(*ticks), *handle))
+                    .collect(),
+            });
             raw.threads.push(RawThread {
                 tid: record.u32(offset_of!(Of, tid)),
                 stack: raw.named.stacks.len() - 1,
@@ -300,7 +333,14 @@ impl Reader<'_> {
                 preempted_ns: divider.preempted,
             });
         }
-        raw.threads.sort_by_key(|thread| (thread.start_ns, thread.tid));
+        ends.resolve(&mut raw.threads);
+        for (parties, (rounds, passes)) in raw.parties.iter_mut().zip(rounds) {
+            if *parties == SHARED {
+                *parties = 0;
+            } else if *parties == 0 && rounds > 0 {
+                *parties = u32::try_from((passes + rounds / 2) / rounds).unwrap_or(0);
+            }
+        }
         Ok(())
     }
 
@@ -360,6 +400,12 @@ struct Divider<'a> {
     off: u64,
     /// Locks that the thread holds, and how many times.
     held: BTreeMap<u32, u32>,
+    /// Creations: the step, when the call began, and the record of the new thread.
+    creates: Vec<(usize, u64, u32)>,
+    /// Joins: the step, when the call began, and the `pthread_t`.
+    joins: Vec<(usize, u64, u64)>,
+    /// The barriers that the thread has passed, and whether it was chosen.
+    passed_barriers: Vec<(u32, bool)>,
 }
 
 impl<'a> Divider<'a> {
@@ -378,6 +424,9 @@ impl<'a> Divider<'a> {
             cpu: 0,
             off: 0,
             held: BTreeMap::new(),
+            creates: Vec::new(),
+            joins: Vec::new(),
+            passed_barriers: Vec::new(),
         }
     }
 
@@ -391,11 +440,11 @@ impl<'a> Divider<'a> {
             return;
         }
         // What a release or a signal causes may begin before the call is over.
-        let mut moment = self.now;
+        let (begun, mut moment) = (self.now, self.now);
         if op != op::CLOCK {
             self.now += unpack(event.wait);
         }
-        if !matches!(op, op::RELEASE | op::WAKE | op::WAKE_ALL) {
+        if !matches!(op, op::RELEASE | op::WAKE | op::WAKE_ALL | op::CREATE) {
             moment = self.now;
         }
         self.passed += gap;
@@ -412,11 +461,23 @@ impl<'a> Divider<'a> {
         self.waited += wait;
         let object = match (op, self.reader.which.get(&object)) {
             (op::EXIT, _) => 0,
+            (op::CREATE, _) => {
+                self.creates.push((self.steps.len(), begun, object));
+                NO_THREAD
+            }
+            (op::JOIN, _) => {
+                self.joins.push((self.steps.len(), begun, join::unpack(object, event.more)));
+                NO_THREAD
+            }
             (op::ACQUIRE..=op::WAKE_ALL | op::TRY, Some(object)) => *object,
             // Of an object without a record, or from a damaged file.
             _ => return,
         };
-        if op == op::FAILED && wait == 0 && self.reader.is_condvar[object as usize] {
+        let kind = self.reader.kinds.get(object as usize);
+        if op == op::SLEEP && kind == Some(&Kind::Barrier) {
+            self.passed_barriers.push((object, event.more == 1));
+        }
+        if op == op::FAILED && wait == 0 && kind == Some(&Kind::Condvar) {
             // The wait that has just been written down ended at its deadline.
             let is_it = |step: &&mut Step| step.op == op::SLEEP && step.object == object;
             if let Some(slept) = self.steps.iter_mut().rev().take(4).find(is_it) {

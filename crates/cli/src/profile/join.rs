@@ -100,6 +100,7 @@ pub fn names(recording: &Recording) -> Names {
             Kind::Spin => "spin",
             Kind::Condvar => "condition",
             Kind::Semaphore => "semaphore",
+            Kind::Barrier => "barrier",
         };
         joiner.name(kind, &modules, &stacks, class).0
     };
@@ -265,7 +266,8 @@ impl Joiner {
             Kind::Mutex => model::Kind::Mutex,
             Kind::RwLock => model::Kind::RwLock,
             Kind::Spin => model::Kind::Spin,
-            Kind::Condvar => return self.condition(modules, stacks, class, false),
+            // No profile has barriers.
+            Kind::Condvar | Kind::Barrier => return self.condition(modules, stacks, class, false),
             Kind::Semaphore => return self.condition(modules, stacks, class, true),
         };
         let (name, origin) = self.name(kind.text(), modules, stacks, class);

@@ -4,7 +4,7 @@ use crate::COMMAND;
 use crate::common::{compile, output, scratch, stderr, stdout};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
-use latchwork_recording::trace_file::Trace;
+use latchwork_recording::trace_file::{NO_THREAD, Trace};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -104,7 +104,7 @@ fn record(directory: &Path, options: &[&str], program: &Path) -> (Trace, std::pr
 /// How often each operation was done with the objects of each class.
 fn counts(trace: &Trace) -> BTreeMap<(&str, u32), u64> {
     let mut counts = BTreeMap::new();
-    for step in trace.steps.iter().flatten().filter(|step| step.op != op::EXIT) {
+    for step in trace.steps.iter().flatten().filter(|step| step.has_object()) {
         let class = &trace.about.classes[trace.about.objects[step.object as usize]];
         *counts.entry((class.name.as_str(), step.op)).or_default() += 1;
     }
@@ -161,6 +161,103 @@ fn the_trace_has_what_the_program_did() {
 #[test]
 fn under_other_locks_too() {
     known_counts("record-known-shfl", &["--mutex", "shfl", "--rwlock", "bravo-2d-shfl-rw"], &[]);
+}
+
+/// Each way in which a thread ends, is joined, or waits at a barrier. The roles tell the threads apart.
+const LIVES: &str = r#"
+    #define _GNU_SOURCE
+    #include <pthread.h>
+    #include <time.h>
+    #include <unistd.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_barrier_t meeting;
+    static void *worker(void *unused) {
+        for (int i = 0; i < 2; i++) {
+            pthread_mutex_lock(&lock);
+            pthread_mutex_unlock(&lock);
+            pthread_barrier_wait(&meeting);
+        }
+        return unused;
+    }
+    static void *computes(void *unused) { return unused; }
+    static void *detached(void *unused) { return unused; }
+    static void *sleeps(void *unused) { usleep(50000); return unused; }
+    static void *waits(void *thread) { pthread_join(*(pthread_t *)thread, 0); return 0; }
+    int main(void) {
+        pthread_t threads[3], one;
+        struct timespec past = {1, 0};
+        /* Fork and join: the handles of joined threads come back. */
+        for (int round = 0; round < 4; round++) {
+            pthread_barrier_init(&meeting, 0, 2 + round % 2);
+            for (int i = 0; i < 2 + round % 2; i++)
+                pthread_create(&threads[i], 0, worker, 0);
+            for (int i = 0; i < 2 + round % 2; i++)
+                pthread_join(threads[i], 0);
+        }
+        pthread_create(&one, 0, detached, 0);
+        pthread_detach(one);
+        pthread_create(&one, 0, computes, 0);
+        usleep(20000);
+        pthread_join(one, 0);
+        pthread_create(&one, 0, sleeps, 0);
+        pthread_create(&threads[0], 0, waits, &one);
+        usleep(5000);
+        pthread_cancel(threads[0]);
+        pthread_join(threads[0], 0);
+        if (pthread_timedjoin_np(one, 0, &past) == 0)
+            return 1;
+        pthread_join(one, 0);
+        return 0;
+    }
+"#;
+
+#[test]
+fn threads_are_recorded_from_their_creation_to_their_end() {
+    for (name, options) in [("record-lives", &[][..]), ("record-lives-shfl", &["--mutex", "shfl"])] {
+        let directory = scratch(name);
+        let program = compile(&directory, "lives", LIVES, &["-pthread", "-g"]);
+        let (trace, output) = record(&directory, options, &program);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let about = &trace.about;
+        let role = |thread: u32| match thread {
+            NO_THREAD => "none",
+            thread => about.threads[thread as usize].role.as_str(),
+        };
+        let main = about.threads.iter().position(|thread| thread.role == "main").unwrap();
+        let of = |thread: usize, wanted: u32| -> Vec<u32> {
+            let steps = trace.steps[thread].iter().filter(|step| step.op == wanted);
+            steps.map(|step| step.object).collect()
+        };
+        // Each worker is joined by its own creation's number, though several have the same handle.
+        let (created, joined) = (of(main, op::CREATE), of(main, op::JOIN));
+        assert_eq!(created[..10], joined[..10]);
+        let roles: Vec<&str> = created[10..].iter().map(|thread| role(*thread)).collect();
+        assert_eq!(roles, ["detached", "computes", "sleeps", "waits"]);
+        let roles: Vec<&str> = joined[10..].iter().map(|thread| role(*thread)).collect();
+        assert_eq!(roles, ["computes", "waits", "none", "sleeps"]);
+        let mut distinct = created.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 14);
+        for thread in &distinct {
+            let steps = &trace.steps[*thread as usize];
+            // The detached thread may end after the process.
+            assert!(steps.last().is_none_or(|step| step.op == op::EXIT), "{}: {steps:?}", role(*thread));
+            // Whoever is cancelled has not joined.
+            assert!(role(*thread) != "waits" || steps.len() == 1, "{steps:?}");
+        }
+        // A barrier for two threads and one for three, which lay at the same place.
+        let barriers = about.objects.iter().enumerate();
+        let barriers = barriers.filter(|(_, class)| about.classes[**class].kind == "barrier");
+        let barriers: Vec<usize> = barriers.map(|(object, _)| object).collect();
+        assert_eq!(barriers.iter().map(|barrier| about.parties[*barrier]).collect::<Vec<_>>(), [2, 3]);
+        assert!(barriers.iter().all(|barrier| about.classes[about.objects[*barrier]].name == "meeting"));
+        for (barrier, passes) in barriers.iter().zip([8, 12]) {
+            let all = trace.steps.iter().flatten();
+            let waits = all.filter(|step| step.op == op::SLEEP && step.object as usize == *barrier);
+            assert_eq!(waits.count(), passes);
+        }
+    }
 }
 
 /// A producer that adds its first job when the consumer waits for it, and two waits that end at their deadlines.

@@ -146,7 +146,7 @@ impl Load {
         };
         let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); about.objects.len()];
         for (thread, steps) in trace.steps.iter().enumerate() {
-            steps.iter().filter(|step| step.op != op::EXIT).for_each(|step| {
+            steps.iter().filter(|step| step.has_object()).for_each(|step| {
                 users[step.object as usize].insert(thread);
             });
         }

@@ -148,6 +148,16 @@ fn choose() {
     let chosen = by_place.map(locks::read).unwrap_or_default();
     locks::check(chosen, mutex.is_some(), rwlock.is_some() && !over_glibc);
 
+    pass!(
+        thread_create,
+        thread_join,
+        thread_tryjoin,
+        thread_timedjoin,
+        thread_clockjoin,
+        thrd_create,
+        thrd_join
+    );
+    pass!(barrier_init, barrier_wait);
     match mutex {
         Some(name) if mutex_found => {
             if chosen.mutex {

@@ -139,6 +139,26 @@ macro_rules! interface {
             tss_create(key: KeyPtr, destructor: Destructor) -> c_int =
                 tss_create ["@@GLIBC_2.34", "@GLIBC_2.28"], real "tss_create" "GLIBC_2.28";
 
+            // Only the recorder of traces has functions of its own for these: see `observers::trace`.
+            thread_create(thread: ThreadPtr, attr: AttrPtr, start: Start, argument: Handle) -> c_int =
+                pthread_create ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "pthread_create" "GLIBC_2.2.5";
+            thread_join(thread: Thread, result: ResultPtr) -> c_int =
+                pthread_join ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "pthread_join" "GLIBC_2.2.5";
+            thread_tryjoin(thread: Thread, result: ResultPtr) -> c_int =
+                pthread_tryjoin_np ["@@GLIBC_2.34", "@GLIBC_2.3.3"], real "pthread_tryjoin_np" "GLIBC_2.3.3";
+            thread_timedjoin(thread: Thread, result: ResultPtr, time: Time) -> c_int =
+                pthread_timedjoin_np ["@@GLIBC_2.34", "@GLIBC_2.3.3"], real "pthread_timedjoin_np" "GLIBC_2.3.3";
+            thread_clockjoin(thread: Thread, result: ResultPtr, clock: ClockId, time: Time) -> c_int =
+                pthread_clockjoin_np ["@@GLIBC_2.34", "@GLIBC_2.31"], real "pthread_clockjoin_np" "GLIBC_2.31";
+            thrd_create(thread: ThreadPtr, start: Start, argument: Handle) -> c_int =
+                thrd_create ["@@GLIBC_2.34", "@GLIBC_2.28"], real "thrd_create" "GLIBC_2.28";
+            thrd_join(thread: Thread, result: IntPtr) -> c_int =
+                thrd_join ["@@GLIBC_2.34", "@GLIBC_2.28"], real "thrd_join" "GLIBC_2.28";
+            barrier_init(b: BarrierPtr, attr: AttrPtr, count: Value) -> c_int =
+                pthread_barrier_init ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "pthread_barrier_init" "GLIBC_2.2.5";
+            barrier_wait(b: BarrierPtr) -> c_int =
+                pthread_barrier_wait ["@@GLIBC_2.34", "@GLIBC_2.2.5"], real "pthread_barrier_wait" "GLIBC_2.2.5";
+
             // `startup::deep` has the symbols of these two.
             dlopen(name: Name, flags: Int) -> *mut c_void =, real "dlopen" "GLIBC_2.2.5";
             dlmopen(namespace: Namespace, name: Name, flags: Int) -> *mut c_void =, real "dlmopen" "GLIBC_2.3.4";

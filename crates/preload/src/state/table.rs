@@ -67,6 +67,11 @@ pub(crate) type KeyPtr = *mut libc::pthread_key_t;
 pub(crate) type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 pub(crate) type Name = *const core::ffi::c_char;
 pub(crate) type Namespace = isize;
+pub(crate) type Thread = libc::pthread_t;
+pub(crate) type ThreadPtr = *mut libc::pthread_t;
+pub(crate) type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+pub(crate) type ResultPtr = *mut *mut c_void;
+pub(crate) type BarrierPtr = *mut libc::pthread_barrier_t;
 pub(crate) type AtFork = Option<unsafe extern "C" fn()>;
 
 macro_rules! tables {

@@ -13,10 +13,12 @@ OLD(pthread_cond_signal, "GLIBC_2.2.5");
 OLD(pthread_cond_clockwait, "GLIBC_2.30");
 OLD(__pthread_mutex_lock, "GLIBC_2.2.5");
 OLD(mtx_lock, "GLIBC_2.28");
+OLD(pthread_create, "GLIBC_2.2.5");
+OLD(pthread_join, "GLIBC_2.2.5");
 
 extern int old_pthread_mutex_trylock(), old_pthread_rwlock_rdlock(), old_pthread_rwlock_unlock(),
     old_pthread_spin_lock(), old_pthread_cond_signal(), old_pthread_cond_clockwait(),
-    old___pthread_mutex_lock(), old_mtx_lock();
+    old___pthread_mutex_lock(), old_mtx_lock(), old_pthread_create(), old_pthread_join();
 
 static void is_ours(const char *name, void *function)
 {
@@ -39,6 +41,11 @@ static const struct {
     { "sem_wait", "GLIBC_2.34" },                { "sem_wait", "GLIBC_2.2.5" },
     { "sem_post", "GLIBC_2.2.5" },               { "sem_clockwait", "GLIBC_2.30" },
     { "__pthread_mutex_unlock", "GLIBC_2.2.5" }, { "__pthread_rwlock_unlock", "GLIBC_2.2.5" },
+    { "pthread_create", "GLIBC_2.34" },          { "pthread_join", "GLIBC_2.34" },
+    { "pthread_tryjoin_np", "GLIBC_2.3.3" },     { "pthread_timedjoin_np", "GLIBC_2.3.3" },
+    { "pthread_clockjoin_np", "GLIBC_2.31" },    { "thrd_create", "GLIBC_2.28" },
+    { "thrd_join", "GLIBC_2.28" },               { "pthread_barrier_init", "GLIBC_2.2.5" },
+    { "pthread_barrier_wait", "GLIBC_2.2.5" },   { "pthread_barrier_wait", "GLIBC_2.34" },
 };
 
 int main(void)
@@ -52,6 +59,8 @@ int main(void)
     OURS(old_pthread_cond_clockwait);
     OURS(old___pthread_mutex_lock);
     OURS(old_mtx_lock);
+    OURS(old_pthread_create);
+    OURS(old_pthread_join);
     OURS(pthread_mutex_trylock); /* and the current ones */
     OURS(pthread_cond_clockwait);
     OURS(pthread_rwlock_rdlock);

@@ -63,7 +63,7 @@ fn add_errors(pairs: &mut [Pair], squares: impl Fn(&Pair) -> u64) {
 
 /// Waits for conditions and units are all in the pairs.
 fn is_lock(class: &Class) -> bool {
-    !matches!(class.kind, Kind::Condvar | Kind::Semaphore)
+    !matches!(class.kind, Kind::Condvar | Kind::Semaphore | Kind::Barrier)
 }
 
 fn is_whole(pair: &Pair) -> bool {

@@ -73,6 +73,8 @@ pub enum Kind {
     Condvar,
     /// See [`layout::kind::SEMAPHORE`].
     Semaphore,
+    /// See [`layout::kind::BARRIER`].
+    Barrier,
 }
 
 impl Kind {
@@ -83,6 +85,7 @@ impl Kind {
             layout::kind::SPIN => Self::Spin,
             layout::kind::CONDVAR => Self::Condvar,
             layout::kind::SEMAPHORE => Self::Semaphore,
+            layout::kind::BARRIER => Self::Barrier,
             _ => return None,
         })
     }

@@ -11,12 +11,13 @@ use std::collections::HashMap;
 const DEEPEST: u32 = 12;
 
 /// Types that are locks: what lies inside them is of no interest.
-const LOCKS: [&str; 16] = [
+const LOCKS: [&str; 17] = [
     "pthread_mutex_t",
     "pthread_rwlock_t",
     "pthread_cond_t",
     "pthread_spinlock_t",
     "sem_t",
+    "pthread_barrier_t",
     "mtx_t",
     "cnd_t",
     "mutex",

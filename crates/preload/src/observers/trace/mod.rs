@@ -6,6 +6,7 @@
 //! | this one | the layer: which event each call is |
 //! | [`stream`] | a thread's stream, and the clock |
 //! | [`objects`] | the records of locks, with the stacks of their first use |
+//! | [`threads`] | the beginning and the end of threads |
 //! | [`file`] | the mapped file |
 //!
 //! As in the [recorder of profiles](super::profile), a lock call first tries the lock. If that works, the call did not wait, and
@@ -27,18 +28,20 @@ use crate::state::abi::*;
 use crate::state::exit::Use;
 use crate::state::line::Line;
 use crate::state::stderr;
-use crate::state::table::{Slot, TABLE, Table};
+use crate::state::table::{BarrierPtr, ResultPtr, Slot, Start, TABLE, Table, Thread, ThreadPtr};
 use crate::state::wiped;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::kind;
-use latchwork_recording::trace::{Header, op};
-use libc::{EBUSY, ETIMEDOUT, c_int, clockid_t, timespec};
+use latchwork_recording::trace::{Header, SHARED, op};
+use libc::{EBUSY, ETIMEDOUT, c_int, c_void, clockid_t, timespec};
 use stream::ticks;
+use threads::{create, join};
 
 mod file;
 mod objects;
 mod stream;
+mod threads;
 
 /// The functions that the layer calls.
 static BELOW: Table = Table::EMPTY;
@@ -203,6 +206,10 @@ fn place(glibc: bool) {
         cnd_wait => cnd_wait, cnd_timedwait => cnd_timedwait,
         sem_post => sem_post, sem_trywait => sem_trywait, sem_wait => sem_wait,
         sem_timedwait => sem_timedwait, sem_clockwait => sem_clockwait,
+        thread_create => thread_create, thread_join => thread_join, thread_tryjoin => thread_tryjoin,
+        thread_timedjoin => thread_timedjoin, thread_clockjoin => thread_clockjoin,
+        thrd_create => thrd_create, thrd_join => thrd_join,
+        barrier_init => barrier_init, barrier_wait => barrier_wait,
     }
     if glibc {
         crate::state::table::install! {
@@ -387,6 +394,45 @@ fn take(s: *mut Sem, below: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// The program makes a barrier for so many threads.
+fn made_barrier(b: BarrierPtr, attr: *const Attr, count: u32) {
+    let mut shared = 0;
+    if !attr.is_null() {
+        // SAFETY: the program passes valid attributes.
+        unsafe { pthread_barrierattr_getpshared(attr, &mut shared) };
+    }
+    if file::is_open() && !objects::barrier(b.addr(), if shared == 0 { count } else { SHARED }) {
+        unknown();
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_barrierattr_getpshared(attr: *const Attr, shared: *mut c_int) -> c_int;
+}
+
+/// A wait at a barrier.
+#[inline(always)]
+fn meet(b: BarrierPtr, below: impl FnOnce() -> c_int) -> c_int {
+    // When the thread is through, another one may have destroyed the barrier, and made one for more threads there.
+    let object = stream::current().map(|_| objects::find(kind::BARRIER, b.addr()));
+    let since = ticks();
+    let result = below();
+    let is_chosen = result == libc::PTHREAD_BARRIER_SERIAL_THREAD;
+    if result != 0 && !is_chosen {
+        return result;
+    }
+    match object {
+        Some(Some(object)) => {
+            if let Some(stream) = stream::current() {
+                stream.event_with(op::SLEEP, object, Some(since), is_chosen.into());
+            }
+        }
+        Some(None) => unknown(),
+        None => {}
+    }
+    result
+}
+
 type Time = *const timespec;
 
 layer! {
@@ -438,6 +484,26 @@ layer! {
     sem_wait(s: *mut Sem) -> c_int = |call| take(s, call);
     sem_timedwait(s: *mut Sem, time: Time) -> c_int = |call| take(s, call);
     sem_clockwait(s: *mut Sem, clock: clockid_t, time: Time) -> c_int = |call| take(s, call);
+
+    thread_create(thread: ThreadPtr, attr: *const Attr, start: Start, argument: *mut c_void) -> c_int =
+        |_call| create(start, argument, |start, argument| BELOW.thread_create.get()(thread, attr, start, argument));
+    thread_join(thread: Thread, result: ResultPtr) -> c_int = |call| join(thread, call);
+    thread_tryjoin(thread: Thread, result: ResultPtr) -> c_int = |call| join(thread, call);
+    thread_timedjoin(thread: Thread, result: ResultPtr, time: Time) -> c_int = |call| join(thread, call);
+    thread_clockjoin(thread: Thread, result: ResultPtr, clock: clockid_t, time: Time) -> c_int =
+        |call| join(thread, call);
+    thrd_create(thread: ThreadPtr, start: Start, argument: *mut c_void) -> c_int =
+        |_call| create(start, argument, |start, argument| BELOW.thrd_create.get()(thread, start, argument));
+    thrd_join(thread: Thread, result: *mut c_int) -> c_int = |call| join(thread, call);
+
+    barrier_init(b: BarrierPtr, attr: *const Attr, count: u32) -> c_int = |call| {
+        let result = call();
+        if result == 0 {
+            made_barrier(b, attr, count);
+        }
+        result
+    };
+    barrier_wait(b: BarrierPtr) -> c_int = |call| meet(b, call);
 
     // glibc's C11 functions are the pthread functions with other results.
     mtx_lock(m: *mut Mutex) -> c_int = |_call| crate::families::c11::result(mutex_lock(m));

@@ -7,6 +7,7 @@
 use super::file;
 use crate::state::unwind::{self, modules};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use latchwork_recording::layout::kind;
 use latchwork_recording::trace::*;
 
 /// Slots of the table. At most half of them are used.
@@ -68,6 +69,27 @@ fn make(kind: u32, address: usize) -> Option<u32> {
     None
 }
 
+/// The program makes a barrier for so many threads. Returns whether it has a record. A barrier for more or fewer threads that lay
+/// there before is another one.
+pub(super) fn barrier(address: usize, parties: u32) -> bool {
+    let mut found = false;
+    // (A) pairs with the exchange in `make`: the record is complete.
+    for index in slots(address).filter_map(|slot| slot.load(Acquire).checked_sub(1)) {
+        let object = file::object(index);
+        let is_here = object.address.load(Relaxed) == address as u64;
+        if is_here && object.kind.load(Relaxed) & !REMADE == kind::BARRIER {
+            let is_it = !found && object.parties.load(Relaxed) == parties;
+            object.kind.store(if is_it { kind::BARRIER } else { kind::BARRIER | REMADE }, Relaxed);
+            found |= is_it;
+        }
+    }
+    let made = find(kind::BARRIER, address);
+    if let Some(index) = made {
+        file::object(index).parties.store(parties, Relaxed);
+    }
+    made.is_some()
+}
+
 /// The program may have unloaded a library: an object in its data is gone, and the next one at this address is another one.
 pub(super) fn unloaded() {
     // (A) pairs with the exchange in `make`: the record is complete.
@@ -85,7 +107,7 @@ pub(super) fn capture(frames: &[AtomicU64; FRAMES]) -> u32 {
     let Some(registers) = unwind::Registers::here() else { return 0 };
     let (mut depth, mut window) = (0, unwind::Window::EMPTY);
     unwind::each(&registers, &mut window, |_, address, ours| {
-        if !ours || depth > 0 {
+        if !ours {
             frames[depth].store(address as u64, Relaxed);
             // The address is behind the call, which may be the last instruction of the module.
             if let Some(module) = modules::of(address - 1) {
@@ -96,6 +118,15 @@ pub(super) fn capture(frames: &[AtomicU64; FRAMES]) -> u32 {
         depth < FRAMES
     });
     depth as u32
+}
+
+/// In place of a stack: the function at this address, which is about to run.
+pub(super) fn only(frames: &[AtomicU64; FRAMES], function: usize) {
+    if let Some(module) = modules::of(function) {
+        note(&module);
+    }
+    // As an address behind a call, like the others.
+    frames[0].store(function as u64 + 1, Relaxed);
 }
 
 /// How many modules have taken the place of another one, which was unloaded before. At most 65,535 are told apart.

@@ -31,6 +31,8 @@ pub(super) struct Stream {
     last: u64,
     /// The condition variable that the thread waits for, and since when, until it takes its mutex again; 0: none.
     pub(super) sleeps: (usize, u64),
+    /// The index plus one of a thread that the thread could not create; 0: there is none.
+    child: u32,
     /// Whether the thread is writing an event. A signal handler that interrupts it writes none.
     busy: bool,
 }
@@ -44,6 +46,11 @@ static STREAMS: Streams = Streams([const { UnsafeCell::new(core::mem::MaybeUnini
 thread_local_word! {
     /// Null until the thread has one; [`DENIED`] if it gets none.
     Current: *mut Stream = "trace_thread"
+}
+
+thread_local_word! {
+    /// The stream of a thread that has begun and made no call yet.
+    Entered: *mut Stream = "trace_entered"
 }
 
 /// In place of a thread's stream: it gets none.
@@ -121,51 +128,101 @@ fn make(mut stream: *mut Stream) -> Option<&'static mut Stream> {
     }
     // A signal handler of this thread finds the thread denied meanwhile.
     Current::set(DENIED);
+    let (entered, start) = (Entered::get(), ticks());
     let made = quietly(|| {
-        let index = file::new_thread()?;
-        let chunk = file::new_chunk()?;
-        let thread = file::thread(index);
-        // SAFETY: the call takes nothing and always succeeds.
-        thread.tid.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Relaxed);
+        let made = if entered.is_null() { open(file::new_thread()?)? } else { entered };
+        // SAFETY: as in `current`.
+        let thread = file::thread(unsafe { (*made).thread });
         thread.depth.store(objects::capture(&thread.frames), Relaxed);
         thread.replaced.store(objects::replaced(), Relaxed);
-        thread.first.store(chunk + 1, Relaxed);
         thread.state.store(1, Release);
-        let chunk = file::chunk(chunk);
-        chunk.thread.store(index + 1, Relaxed);
-        let stream = STREAMS.0[index as usize].get().cast::<Stream>();
-        // SAFETY: the index is new, so that no other thread has the element.
-        unsafe {
-            stream.write(Stream {
-                thread: index,
-                chunk,
-                used: 0,
-                next: 0,
-                last: 0,
-                sleeps: (0, 0),
-                busy: false,
-            })
-        };
-        Some(stream)
+        Some(made)
     });
     let Some(made) = made else {
         file::header().unknown.fetch_add(1, Relaxed);
         return None;
     };
+    // SAFETY: as in `current`.
+    let stream = unsafe { &mut *made };
+    if stream.last != 0 {
+        stream.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
+    }
     Current::set(made);
     Native::notice_exit();
-    // SAFETY: as in `current`.
-    Some(unsafe { &mut *made })
+    Some(stream)
+}
+
+/// Makes the calling thread's stream. `index`: its record, which no other thread has.
+fn open(index: u32) -> Option<*mut Stream> {
+    let chunk = file::new_chunk()?;
+    let thread = file::thread(index);
+    // SAFETY: the calls take nothing and always succeed.
+    unsafe {
+        thread.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
+        thread.handle.store(libc::pthread_self() as u64, Relaxed);
+    }
+    thread.first.store(chunk + 1, Relaxed);
+    let chunk = file::chunk(chunk);
+    chunk.thread.store(index + 1, Relaxed);
+    let stream = STREAMS.0[index as usize].get().cast::<Stream>();
+    // SAFETY: the index is this thread's, so that no other thread has the element.
+    unsafe {
+        stream.write(Stream {
+            thread: index,
+            chunk,
+            used: 0,
+            next: 0,
+            last: 0,
+            sleeps: (0, 0),
+            child: 0,
+            busy: false,
+        })
+    };
+    Some(stream)
+}
+
+/// The calling thread begins, and is about to run the function at this address. `index`: the record that its creator has taken for it.
+pub(super) fn enter(index: u32, function: usize) {
+    if !file::is_open() {
+        return;
+    }
+    Current::set(DENIED);
+    let entered = quietly(|| {
+        let stream = open(index)?;
+        let thread = file::thread(index);
+        objects::only(&thread.frames, function);
+        thread.depth.store(1, Relaxed);
+        thread.replaced.store(objects::replaced(), Relaxed);
+        thread.state.store(1, Release);
+        Some(stream)
+    });
+    let Some(entered) = entered else {
+        file::header().unknown.fetch_add(1, Relaxed);
+        return;
+    };
+    let (now, begin) = (ticks(), BEGIN.load(Relaxed));
+    if now >= begin && now - begin <= LENGTH.load(Relaxed) {
+        // SAFETY: as in `current`.
+        unsafe { &mut *entered }.begin(now);
+    }
+    Entered::set(entered);
+    Current::set(null_mut());
+    Native::notice_exit();
 }
 
 /// The calling thread has no stream any more, and may get another one.
 pub(super) fn leave() {
     Current::set(null_mut());
+    Entered::set(null_mut());
 }
 
 /// Runs when a thread exits. Destructors that run later may make lock calls: these are recorded all the same.
 pub(super) fn exits() {
-    let stream = Current::get();
+    let mut stream = Current::get();
+    if stream.is_null() {
+        // It has made no call.
+        stream = Entered::get();
+    }
     if stream.addr() > DENIED.addr() && file::is_open() {
         // SAFETY: as in `current`.
         unsafe { &mut *stream }.event(op::EXIT, NO_OBJECT, None);
@@ -176,6 +233,22 @@ impl Stream {
     /// Writes an event that ends now. `since`: when the call began to wait.
     #[inline(always)]
     pub(super) fn event(&mut self, op: u32, object: u32, since: Option<u64>) {
+        self.event_with(op, object, since, 0);
+    }
+
+    /// The index of a new thread that the calling thread is about to create. `None`: there is no room.
+    pub(super) fn new_child(&mut self) -> Option<u32> {
+        core::mem::take(&mut self.child).checked_sub(1).or_else(file::new_thread)
+    }
+
+    /// The thread was not created: the next one gets the index.
+    pub(super) fn keep_child(&mut self, index: u32) {
+        self.child = index + 1;
+    }
+
+    /// As [`event`](Self::event), with [`Event::more`].
+    #[inline(always)]
+    pub(super) fn event_with(&mut self, op: u32, object: u32, since: Option<u64>, more: u32) {
         let (now, begin) = (ticks(), BEGIN.load(Relaxed));
         if now < begin || now - begin > LENGTH.load(Relaxed) {
             return;
@@ -192,7 +265,7 @@ impl Stream {
         let long = LONG.load(Relaxed);
         self.last = now;
         if gap.max(wait) < long {
-            self.push(op, object, gap, pack(wait), 0);
+            self.push(op, object, gap, pack(wait), more);
         } else {
             // The readings of the CPU time lie in the next gap, from which the reader of the file takes them: so the times of a
             // thread add up, and events of several threads can be put in order.
@@ -200,7 +273,7 @@ impl Stream {
                 self.clock(gap);
                 gap = 0;
             }
-            self.push(op, object, gap, pack(wait), 0);
+            self.push(op, object, gap, pack(wait), more);
             if wait >= long {
                 self.clock(0);
             }

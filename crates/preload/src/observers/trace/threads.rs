@@ -1,0 +1,86 @@
+//! The beginning and the end of threads: which thread created which, and who waited for whose end.
+//!
+//! A thread's record and stream are there before its function runs, so the trace has the whole life of each thread, and threads
+//! that make no lock call. The creating thread takes the record, and passes [`begin`] to the C library in place of the program's
+//! function.
+
+use super::stream::{self, ticks};
+use super::unknown;
+use crate::state::table::Start;
+use core::cell::UnsafeCell;
+use core::ptr::{null_mut, without_provenance_mut};
+use latchwork_recording::trace::{self, THREADS, op};
+use libc::{ETIMEDOUT, c_int, c_void};
+
+/// What a new thread is to do.
+struct Task(UnsafeCell<Option<(Start, *mut c_void)>>);
+
+/// By the new thread's index.
+struct Tasks([Task; THREADS]);
+// SAFETY: the creating thread, which has taken the index, writes an element before it creates the thread, which takes it from there.
+unsafe impl Sync for Tasks {}
+static TASKS: Tasks = Tasks([const { Task(UnsafeCell::new(None)) }; THREADS]);
+
+/// Creates a thread: `below` gets a function and its argument.
+pub(super) fn create(
+    start: Start,
+    argument: *mut c_void,
+    below: impl FnOnce(Start, *mut c_void) -> c_int,
+) -> c_int {
+    let index = match stream::current() {
+        None => None,
+        Some(stream) => match stream.new_child() {
+            None => {
+                unknown();
+                None
+            }
+            index => index,
+        },
+    };
+    let Some(index) = index else { return below(start, argument) };
+    let since = ticks();
+    // SAFETY: the index is this thread's until the call below.
+    unsafe { *TASKS.0[index as usize].0.get() = Some((start, argument)) };
+    let result = below(begin, without_provenance_mut(index as usize));
+    if let Some(stream) = stream::current() {
+        if result == 0 {
+            stream.event(op::CREATE, index, Some(since));
+            stream.make_room();
+        } else {
+            stream.keep_child(index);
+        }
+    }
+    result
+}
+
+/// What a new thread runs: the program's function.
+unsafe extern "C" fn begin(index: *mut c_void) -> *mut c_void {
+    let index = index.addr();
+    // SAFETY: the creating thread has put it there for this thread alone.
+    let task = unsafe { (*TASKS.0[index].0.get()).take() };
+    let Some((start, argument)) = task else { return null_mut() };
+    stream::enter(index as u32, start as usize);
+    // SAFETY: the program's function and its argument.
+    unsafe { start(argument) }
+}
+
+/// Waits for the end of a thread.
+///
+/// As in a wait for a condition, the thread may be cancelled below.
+#[inline(always)]
+pub(super) fn join(thread: libc::pthread_t, below: impl FnOnce() -> c_int) -> c_int {
+    let since = ticks();
+    let result = below();
+    let handle = match result {
+        0 => thread,
+        ETIMEDOUT => 0,
+        // It has not waited.
+        _ => return result,
+    };
+    if let Some(stream) = stream::current() {
+        let (object, more) = trace::join::pack(handle);
+        stream.event_with(op::JOIN, object, Some(since), more);
+        stream.make_room();
+    }
+    result
+}
