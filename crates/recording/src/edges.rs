@@ -1,7 +1,8 @@
-//! What makes a waiting thread go on, where a lock does not decide it: condition variables and semaphores.
+//! What makes a waiting thread go on, where a lock does not decide it: condition variables, semaphores, barriers, and the end of
+//! threads.
 //!
 //! A trace says which thread waited for which object, and which thread signalled it. A replay with other locks, or with more
-//! threads, must decide anew who waits. So the recorded waits become one of three things, for each object ([`Meaning`]):
+//! threads, must decide anew who waits. So the recorded waits become one of four things, for each object ([`Meaning`]):
 //!
 //! - **A counter of permits.** A post, or a signal, adds a permit. A wait takes one, and a thread waits while there is none.
 //!   Semaphores are this by definition. A condition variable is, if there are about as many signals as *sections that take*:
@@ -9,7 +10,11 @@
 //!   queue of jobs is the usual case: a producer adds a job and signals, a consumer takes one, and waits only if there is none.
 //! - **Signals.** A wait ends at the next signal that comes after it has begun. That is all that is known of other condition
 //!   variables.
-//! - **As recorded.** Nobody in the trace signals: the wait takes as long as it took.
+//! - **Arrivals.** A wait at a barrier ends when as many threads have come as the barrier takes.
+//! - **As recorded.** Nobody in the trace signals: the wait takes as long as it took. So does a wait at a barrier at which too few
+//!   threads of the trace meet (it is shared with another process, or the recording has a part of the run).
+//!
+//! Which thread creates and joins which others stands in the events themselves. [`forks`] says where that happens again and again.
 //!
 //! A kind of section is the mutex, and the conditions that are signalled within. So the section in which a thread takes a job
 //! and the one in which it reports that the job is done are told apart, if the report signals something.
@@ -34,6 +39,8 @@ pub enum Meaning {
     Permits,
     /// A wait ends at the next signal.
     Signals,
+    /// A wait ends when the barrier's threads have come.
+    Barrier,
 }
 
 /// The meaning of each object, and the sections that take permits.
@@ -71,6 +78,16 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
     for step in steps.iter().flatten().filter(|step| matches!(step.op, op::WAKE | op::WAKE_ALL)) {
         signals[step.object as usize] += 1;
     }
+    let mut meets = vec![BTreeSet::new(); about.objects.len()];
+    for (thread, steps) in steps.iter().enumerate() {
+        for step in steps.iter().filter(|step| step.op == op::SLEEP && is(step.object, "barrier")) {
+            meets[step.object as usize].insert(thread);
+        }
+    }
+    let all_come = |object: usize| {
+        let parties = about.parties.get(object).map_or(0, |parties| *parties as usize);
+        (1..=meets[object].len()).contains(&parties)
+    };
     let parsed: Vec<Vec<(Kind, Section)>> = steps.iter().map(|steps| sections(steps, &is_condvar)).collect();
     let known = Waits::new(about, &parsed);
     let mut taken = vec![0_u64; about.objects.len()];
@@ -91,6 +108,7 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
             let object = object as u32;
             let balanced = signals.abs_diff(taken) as f64 <= BALANCE * signals.max(taken) as f64;
             match () {
+                () if all_come(object as usize) => Meaning::Barrier,
                 () if signals == 0 => Meaning::Recorded,
                 () if is(object, "semaphore") => Meaning::Permits,
                 () if !is_condvar(object) => Meaning::Recorded,
@@ -102,6 +120,36 @@ pub fn find(about: &About, steps: &[Vec<Step>]) -> Edges {
     for sections in &mut found.sections {
         sections.retain(|section| found.meaning[section.condvar as usize] == Meaning::Permits);
     }
+    found
+}
+
+/// Roles whose threads come and go: another thread creates some, joins them, and creates more. Returns the names of the creators'
+/// roles and those of the created threads.
+pub fn forks(about: &About, steps: &[Vec<Step>]) -> BTreeSet<(String, String)> {
+    let role = |thread: u32| about.threads.get(thread as usize).map(|thread| thread.role.as_str());
+    let mut found = BTreeSet::new();
+    let mut created: BTreeMap<&str, usize> = BTreeMap::new();
+    for (creator, steps) in steps.iter().enumerate() {
+        let creator = about.threads[creator].role.as_str();
+        let mut joined = BTreeSet::new();
+        for step in steps {
+            match (step.op, role(step.object)) {
+                (op::JOIN, Some(of)) => {
+                    joined.insert(of);
+                }
+                (op::CREATE, Some(of)) => {
+                    *created.entry(of).or_default() += 1;
+                    if joined.contains(of) && of != creator {
+                        found.insert((creator.to_owned(), of.to_owned()));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    // A replay cannot begin those whose creation it does not know.
+    let all = |of: &str| about.threads.iter().filter(|thread| thread.role == of).count();
+    found.retain(|(_, of)| created[of.as_str()] as f64 >= (1.0 - BALANCE) * all(of) as f64);
     found
 }
 
@@ -253,6 +301,32 @@ mod tests {
             objects: vec![0, 1, 1, 2],
             threads: roles.iter().map(|role| Thread { role: (*role).into(), ..Thread::default() }).collect(),
             ..About::default()
+        }
+    }
+
+    #[test]
+    fn threads_that_are_created_again_and_again_are_forked() {
+        let mut about = about(&["main", "worker", "worker", "server"]);
+        let list =
+            [(op::CREATE, 3), (op::CREATE, 1), (op::JOIN, 1), (op::CREATE, 2), (op::JOIN, 2), (op::JOIN, 3)];
+        let trace = [steps(&list), vec![], vec![], vec![]];
+        assert_eq!(forks(&about, &trace), [("main".into(), "worker".into())].into());
+        // Most of them come from elsewhere.
+        about.threads.extend(vec![Thread { role: "worker".into(), ..Thread::default() }; 3]);
+        assert_eq!(forks(&about, &trace), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_barrier_counts_if_all_its_threads_are_there() {
+        let mut about = about(&["worker"; 3]);
+        about.classes.push(Class { name: "meeting".into(), kind: "barrier".into(), is_static: true });
+        about.objects.push(3);
+        let trace = vec![steps(&[(op::SLEEP, 4)]); 3];
+        for (parties, meaning) in
+            [(3, Meaning::Barrier), (2, Meaning::Barrier), (4, Meaning::Recorded), (0, Meaning::Recorded)]
+        {
+            about.parties = vec![0, 0, 0, 0, parties];
+            assert_eq!(find(&about, &trace).meaning[4], meaning, "{parties}");
         }
     }
 

@@ -28,7 +28,8 @@ pub struct Check {
     pub recorded_waiting: f64,
     /// See `recorded_waiting`.
     pub replayed_waiting: f64,
-    /// Share of it spent waiting for conditions and semaphores that another thread signals, as recorded and in the replay.
+    /// Share of it spent waiting for what other threads do outside of locks, as recorded and in the replay: see
+    /// [`Shares::sleeping`](super::load::Shares::sleeping).
     pub recorded_sleeping: f64,
     /// See `recorded_sleeping`.
     pub replayed_sleeping: f64,
@@ -80,6 +81,13 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
             check.warnings.push(text);
         }
     }
+    if load.shares.joining > MENTIONED {
+        check.warnings.push(format!(
+            "The threads spent {} of their time waiting for the end of other threads, once or for a thread whose beginning was not \
+             recorded. The replay keeps these waits as long as they were.",
+            percent(load.shares.joining)
+        ));
+    }
     if load.shares.preempted > MENTIONED && load.threads() <= cpus {
         check.warnings.push(format!(
             "The threads could run for {} of their time and had no processor, although there are enough: other programs used \
@@ -128,7 +136,7 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
     }
     for (what, replayed, recorded) in [
         ("locks", replayed.waiting, check.recorded_waiting),
-        ("conditions and semaphores", replayed.sleeping, check.recorded_sleeping),
+        ("conditions, semaphores, barriers and joins", replayed.sleeping, check.recorded_sleeping),
     ] {
         if (replayed - recorded).abs() > WAITING {
             check.refusals.push(format!(
@@ -154,11 +162,11 @@ pub fn not_recorded(check: &mut Check, waiting: f64) {
     }
 }
 
-/// Every thread of a replay waits for another one's signal.
+/// Every thread of a replay waits for another one, outside of locks.
 pub fn stands_still(check: &mut Check, what: &str, replayed: &Point) {
     check.refusals.push(format!(
-        "The replay of {what} comes to a stand: every thread waits for a condition or a semaphore that another one of them should \
-         signal (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would.",
+        "The replay of {what} comes to a stand: every thread waits for what another one of them should do: signal a condition, \
+         post a semaphore, come to a barrier, or end (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would.",
         percent(replayed.waiting)
     ));
 }

@@ -21,11 +21,11 @@ pub enum Form {
     Mutex,
     /// A reader-writer lock.
     RwLock,
-    /// A condition variable, a semaphore or the like.
+    /// A condition variable, a semaphore, a barrier or the like.
     Event,
 }
 
-/// A lock, a condition variable or a semaphore.
+/// A lock, a condition variable, a semaphore or a barrier.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// An index into [`Load::classes`].
@@ -38,6 +38,8 @@ pub struct Object {
     pub meaning: Meaning,
     /// How many permits it has at first.
     pub permits: u32,
+    /// How many threads a barrier takes.
+    pub parties: u32,
 }
 
 /// Threads that do the same.
@@ -47,8 +49,12 @@ pub struct Role {
     pub name: String,
     /// Indices into [`Load::streams`].
     pub members: Vec<usize>,
-    /// How many of them ran at the same time, on average.
+    /// How many of them ran at the same time: on average; at most, if they are [`forked`](Self::forked).
     pub threads: usize,
+    /// Other threads of the replay create them, and join them. See [`edges::forks`].
+    pub forked: bool,
+    /// Its threads create forked ones. The replay has as many of them as were recorded, however many threads it has.
+    pub forks: bool,
     /// Its share of all acquisitions.
     pub share: f64,
 }
@@ -60,8 +66,11 @@ pub struct Shares {
     pub cpu: f64,
     /// Waiting for locks.
     pub waiting: f64,
-    /// Waiting for conditions and semaphores that another thread of the trace signals: the replay decides how long.
+    /// Waiting for conditions and semaphores that another thread of the trace signals, at barriers, and for the end of threads that
+    /// the replay creates: the replay decides how long.
     pub sleeping: f64,
+    /// Waiting for the end of other threads: the replay keeps these waits as they are.
+    pub joining: f64,
     /// Waiting for them until a deadline, or where nobody in the trace signals: the replay keeps these waits as they are.
     pub timed: f64,
     /// Asleep outside of the calls that are recorded: in system calls, and in locks that the recorder does not see.
@@ -97,6 +106,10 @@ pub struct Load {
     pub dropped: f64,
     /// Acquisitions in the second half of the recording, to those in the first half.
     pub second_half: f64,
+    /// For each thread that another thread of the replay creates, its place in `roles`.
+    pub forked: Vec<Option<usize>>,
+    /// How long a thread computes and waits between two barriers, or from a fork to the next one, in nanoseconds. 0: neither.
+    pub round: u64,
     /// Whether the recorder counts the wait for the mutex after a wait for a condition to the latter.
     pub relock_sleeps: bool,
 }
@@ -107,6 +120,7 @@ struct Sums {
     cpu: u64,
     waiting: u64,
     sleeping: u64,
+    joining: u64,
     timed: u64,
     off: u64,
     preempted: u64,
@@ -118,6 +132,7 @@ impl Sums {
         self.cpu += other.cpu;
         self.waiting += other.waiting;
         self.sleeping += other.sleeping;
+        self.joining += other.joining;
         self.timed += other.timed;
         self.off += other.off;
         self.preempted += other.preempted;
@@ -125,7 +140,7 @@ impl Sums {
     }
 
     fn wall(&self) -> u64 {
-        self.cpu + self.waiting + self.sleeping + self.timed + self.off + self.preempted
+        self.cpu + self.waiting + self.sleeping + self.joining + self.timed + self.off + self.preempted
     }
 }
 
@@ -161,18 +176,33 @@ impl Load {
                     edges.meaning[object] = Meaning::Recorded;
                 }
                 let permits = about.permits.get(object).copied().unwrap_or(0);
-                Object { class: *class, form: form(*class), shared, meaning: edges.meaning[object], permits }
+                let parties = about.parties.get(object).copied().unwrap_or(0);
+                let (form, meaning) = (form(*class), edges.meaning[object]);
+                Object { class: *class, form, shared, meaning, permits, parties }
             })
             .collect();
-        let streams: Vec<Stream> = (0..trace.steps.len())
-            .map(|thread| stream::Stream::new(&trace.steps[thread], &edges, thread, about))
+        let forks = edges::forks(about, &trace.steps);
+        let of_forks = |role: &str| forks.iter().any(|(_, created)| created == role);
+        let forked: Vec<bool> = about.threads.iter().map(|thread| of_forks(&thread.role)).collect();
+        let (steps, created) = (&trace.steps, created(trace));
+        // A thread that the replay does not create begins at its first call: what it did before that, such as to read files, it
+        // does once.
+        let lead = |thread: usize| match steps[thread].first() {
+            Some(first) if created[thread] && !forked[thread] => first.cpu + first.off,
+            _ => 0,
+        };
+        let mut streams: Vec<Stream> = (0..steps.len())
+            .map(|thread| stream::Stream::new(&steps[thread], &edges, thread, &forked, about))
             .collect();
-        let sums: Vec<Sums> = trace
-            .steps
-            .iter()
-            .zip(&streams)
-            .zip(&about.threads)
-            .map(|((steps, stream), thread)| sums(steps, stream, &edges, thread.preempted_ns))
+        for (thread, stream) in streams.iter_mut().enumerate() {
+            if let Some(first) = stream.steps.first_mut().filter(|_| lead(thread) > 0) {
+                (first.cpu, first.off) = (0, 0);
+            }
+        }
+        let sums: Vec<Sums> = (0..steps.len())
+            .map(|thread| {
+                sums(&steps[thread], &streams[thread], &edges, &forked, about.threads[thread].preempted_ns)
+            })
             .collect();
         let mut roles: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, thread) in about.threads.iter().enumerate() {
@@ -183,25 +213,30 @@ impl Load {
             .into_iter()
             .map(|(name, members)| {
                 let wall: u64 = members.iter().map(|thread| sums[*thread].wall()).sum();
-                let start = |thread: &usize| about.threads[*thread].start_ns;
+                let start = |thread: &usize| about.threads[*thread].start_ns + lead(*thread);
                 let first = members.iter().map(start).min().unwrap_or(0);
                 let last =
                     members.iter().map(|thread| start(thread) + sums[*thread].wall()).max().unwrap_or(0);
                 let acquisitions: u64 = members.iter().map(|thread| sums[*thread].acquisitions).sum();
                 let threads = (wall as f64 / last.saturating_sub(first).max(1) as f64).round() as usize;
+                let forked = of_forks(name);
+                let threads = if forked { threads.max(width(steps, about, name)) } else { threads };
                 let threads = threads.clamp(1, members.len());
                 let share = acquisitions as f64 / all.max(1) as f64;
-                Role { name: name.into(), members, threads, share }
+                let forks = !forked && forks.iter().any(|(creator, _)| creator == name);
+                Role { name: name.into(), members, threads, forked, forks, share }
             })
             .collect();
         found.sort_by(|first, second| second.share.total_cmp(&first.share));
-        let (roles, small) = needed(found, &trace.steps, &edges);
+        let (roles, small) = needed(found, steps, &edges, &forks);
         let mut load = Load {
             classes: about.classes.iter().map(|class| class.name.clone()).collect(),
             objects,
             roles,
-            left_out: small.into_iter().map(|role| role.name).collect(),
+            left_out: small.into_iter().filter(|role| role.share > 0.0).map(|role| role.name).collect(),
             streams,
+            forked: vec![None; forked.len()],
+            round: 0,
             throughput: 0.0,
             shares: Shares::default(),
             rate: 0.0,
@@ -211,9 +246,13 @@ impl Load {
             second_half: 1.0,
             relock_sleeps: about.mutex == super::locks::GLIBC,
         };
+        for (number, role) in load.roles.iter().enumerate().filter(|(_, role)| role.forked) {
+            role.members.iter().for_each(|thread| load.forked[*thread] = Some(number));
+        }
         load.sum_up(&sums, about.cpus, lock_ns);
+        load.find_rounds(trace, &sums);
         let of_roles = load.roles.iter().flat_map(|role| &role.members);
-        let halves = of_roles.map(|thread| halves(&trace.steps[*thread]));
+        let halves = of_roles.map(|thread| halves(&steps[*thread], lead(*thread)));
         let [first, second] = halves.fold([0, 0], |sum, [first, second]| [sum[0] + first, sum[1] + second]);
         load.second_half = second as f64 / first.max(1) as f64;
         let lost = about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + about.unknown;
@@ -226,6 +265,7 @@ impl Load {
         // With a processor for each thread, only other programs took processors away. They will not be there.
         let by_others = self.threads() <= cpus;
         let mut total = Sums::default();
+        let length = self.forking_time(sums, by_others, lock_ns);
         for role in &self.roles {
             let mut of_role = Sums::default();
             role.members.iter().for_each(|thread| of_role.add(&sums[*thread]));
@@ -234,7 +274,12 @@ impl Load {
             if by_others {
                 wall -= of_role.preempted as f64;
             }
-            self.throughput += role.threads as f64 * of_role.acquisitions as f64 / wall.max(1.0) * 1e9;
+            self.throughput += match length {
+                Some(length) if role.forked || role.forks => {
+                    of_role.acquisitions as f64 / length.max(1.0) * 1e9
+                }
+                _ => role.threads as f64 * of_role.acquisitions as f64 / wall.max(1.0) * 1e9,
+            };
             total.add(&of_role);
         }
         let lock = total.acquisitions as f64 * lock_ns;
@@ -245,6 +290,7 @@ impl Load {
             cpu: computed / base,
             waiting: total.waiting as f64 / base,
             sleeping: total.sleeping as f64 / base,
+            joining: total.joining as f64 / base,
             timed: total.timed as f64 / base,
             off: total.off as f64 / base,
             preempted: total.preempted as f64 / wall,
@@ -261,6 +307,48 @@ impl Load {
         if most > 0 {
             self.bound = total.acquisitions as f64 / most as f64 * 1e9;
         }
+    }
+
+    /// How long the threads that fork and join lived, on average. `None`: there are none.
+    fn forking_time(&self, sums: &[Sums], by_others: bool, lock_ns: f64) -> Option<f64> {
+        let mut creators = Sums::default();
+        let mut count = 0;
+        for role in self.roles.iter().filter(|role| role.forks) {
+            role.members.iter().for_each(|thread| creators.add(&sums[*thread]));
+            count += role.members.len();
+        }
+        // While they wait for the end of the others, these use locks.
+        let forked = self.roles.iter().filter(|role| role.forked);
+        let of_forked = |role: &Role| {
+            let acquisitions: u64 = role.members.iter().map(|thread| sums[*thread].acquisitions).sum();
+            acquisitions as f64 / role.threads as f64
+        };
+        let acquisitions = creators.acquisitions as f64 + forked.map(of_forked).sum::<f64>();
+        let preempted = if by_others { creators.preempted } else { 0 };
+        (count > 0).then(|| ((creators.wall() - preempted) as f64 + acquisitions * lock_ns) / count as f64)
+    }
+
+    /// Has the threads at barriers jump together, and finds how long a round takes.
+    fn find_rounds(&mut self, trace: &Trace, sums: &[Sums]) {
+        let steady = self.roles.iter().filter(|role| !role.forked);
+        let threads: Vec<usize> = steady.flat_map(|role| role.members.iter().copied()).collect();
+        let whole = created(trace);
+        let meets = |step: &Step| {
+            step.op == op::SLEEP && self.objects[step.object as usize].meaning == Meaning::Barrier
+        };
+        let first = |thread: usize| {
+            let steps = &trace.steps[thread];
+            let at = steps.iter().position(meets).unwrap_or(steps.len() - 1);
+            let time = |step: &Step| step.cpu + step.off + step.wait;
+            let left = trace.about.threads[thread].start_ns + steps[..=at].iter().map(time).sum::<u64>();
+            (left - steps[at].wait, left)
+        };
+        stream::align(&mut self.streams, &threads, &first, &whole);
+        let round = |thread: &usize| {
+            let stream = &self.streams[*thread];
+            sums[*thread].wall().checked_div(stream.passes.len().max(stream.forks) as u64)
+        };
+        self.round = threads.iter().filter_map(round).max().unwrap_or(0);
     }
 
     /// Adds how long a thread held each shared lock alone.
@@ -288,16 +376,26 @@ impl Load {
         self.roles.iter().map(|role| role.threads).sum()
     }
 
+    /// The smallest number of threads of a replay: one of each role, and all that fork and join others.
+    pub fn least(&self) -> usize {
+        self.roles.iter().map(|role| if role.forks { role.threads } else { 1 }).sum()
+    }
+
     /// How many threads each role has, of `threads` in all: in the proportions of the recording, at least one each. What rounding
-    /// down leaves goes to the roles that lost most by it.
+    /// down leaves goes to the roles that lost most by it. Roles that fork and join others stay as they are.
     pub fn divide(&self, threads: usize) -> Vec<usize> {
-        let recorded = self.threads().max(1);
-        let exact = |role: &Role| (role.threads * threads) as f64 / recorded as f64;
+        let fixed: usize = self.roles.iter().filter(|role| role.forks).map(|role| role.threads).sum();
+        let recorded = (self.threads() - fixed).max(1);
+        let wanted = threads.saturating_sub(fixed);
+        let exact = |role: &Role| match role.forks {
+            true => role.threads as f64,
+            false => (role.threads * wanted) as f64 / recorded as f64,
+        };
         let mut counts: Vec<usize> = self.roles.iter().map(|role| (exact(role) as usize).max(1)).collect();
         let lacks = |counts: &[usize], at: usize| exact(&self.roles[at]) - counts[at] as f64;
         loop {
             let sum: usize = counts.iter().sum();
-            let roles = 0..counts.len();
+            let roles = (0..counts.len()).filter(|at| !self.roles[*at].forks);
             // Of roles that lack as much, the busiest comes first.
             let one = match sum.cmp(&threads) {
                 Ordering::Equal => return counts,
@@ -329,9 +427,46 @@ fn is_shared(users: &BTreeSet<usize>, about: &About) -> bool {
     }
 }
 
+/// Which threads were created by threads of the trace: their recordings begin with their beginning.
+fn created(trace: &Trace) -> Vec<bool> {
+    let mut created = vec![false; trace.steps.len()];
+    for step in trace.steps.iter().flatten().filter(|step| step.op == op::CREATE) {
+        if let Some(created) = created.get_mut(step.object as usize) {
+            *created = true;
+        }
+    }
+    created
+}
+
+/// How many threads of a role live at most that were created and not joined yet, by each creator.
+fn width(steps: &[Vec<Step>], about: &About, role: &str) -> usize {
+    let is_of_role =
+        |step: &&Step| about.threads.get(step.object as usize).is_some_and(|thread| thread.role == role);
+    let of_creator = |steps: &Vec<Step>| {
+        let joins = steps.iter().filter(|step| step.op == op::JOIN).filter(is_of_role);
+        let joined: BTreeSet<u32> = joins.map(|step| step.object).collect();
+        let (mut now, mut most) = (0_usize, 0);
+        for step in steps.iter().filter(|step| joined.contains(&step.object)) {
+            match step.op {
+                op::CREATE => now += 1,
+                op::JOIN => now = now.saturating_sub(1),
+                _ => {}
+            }
+            most = most.max(now);
+        }
+        most
+    };
+    steps.iter().map(of_creator).sum()
+}
+
 /// The roles that are replayed, and the others. A role with few acquisitions is replayed all the same if another one, which is
-/// replayed, waits for what it signals.
-fn needed(mut found: Vec<Role>, steps: &[Vec<Step>], edges: &Edges) -> (Vec<Role>, Vec<Role>) {
+/// replayed, waits for what it signals, meets it at a barrier, or is forked and joined by it; or if it is forked and joined itself.
+fn needed(
+    mut found: Vec<Role>,
+    steps: &[Vec<Step>],
+    edges: &Edges,
+    forks: &BTreeSet<(String, String)>,
+) -> (Vec<Role>, Vec<Role>) {
     let objects = |role: &Role, ops: &[u32]| -> BTreeSet<u32> {
         let all = role.members.iter().flat_map(|thread| &steps[*thread]);
         let of =
@@ -340,8 +475,22 @@ fn needed(mut found: Vec<Role>, steps: &[Vec<Step>], edges: &Edges) -> (Vec<Role
     };
     let mut kept: Vec<Role> = Vec::new();
     let mut wanted = BTreeSet::new();
+    let meets = |role: &Role| {
+        let mut barriers = objects(role, &[op::SLEEP]);
+        barriers.retain(|object| edges.meaning[*object as usize] == Meaning::Barrier);
+        barriers
+    };
+    let is_related = |role: &Role, kept: &[Role]| {
+        let one_of = |name: &String| kept.iter().any(|kept| kept.name == *name);
+        let is_creator = |(creator, created): &(String, String)| *creator == role.name && one_of(created);
+        let is_created = |(creator, created): &(String, String)| *created == role.name && one_of(creator);
+        forks.iter().any(|pair| is_creator(pair) || is_created(pair))
+    };
     while let Some(next) = found.iter().position(|role| {
-        role.share >= SMALL || !objects(role, &[op::WAKE, op::WAKE_ALL]).is_disjoint(&wanted)
+        role.share >= SMALL
+            || is_related(role, &kept)
+            || !objects(role, &[op::WAKE, op::WAKE_ALL]).is_disjoint(&wanted)
+            || !meets(role).is_disjoint(&wanted)
     }) {
         let role = found.remove(next);
         wanted.extend(objects(&role, &[op::SLEEP]));
@@ -350,10 +499,10 @@ fn needed(mut found: Vec<Role>, steps: &[Vec<Step>], edges: &Edges) -> (Vec<Role
     (kept, found)
 }
 
-/// A thread's acquisitions in the first and in the second half of its time.
-fn halves(steps: &[Step]) -> [u64; 2] {
+/// A thread's acquisitions in the first and in the second half of its time, which begins after so many nanoseconds.
+fn halves(steps: &[Step], lead: u64) -> [u64; 2] {
     let time = |step: &Step| step.cpu + step.off + step.wait;
-    let middle = steps.iter().map(time).sum::<u64>() / 2;
+    let middle = (steps.iter().map(time).sum::<u64>() + lead) / 2;
     let (mut now, mut counts) = (0, [0, 0]);
     for step in steps {
         now += time(step);
@@ -363,7 +512,7 @@ fn halves(steps: &[Step]) -> [u64; 2] {
 }
 
 /// Where a thread's time went, as recorded; `stream` has no cost of the recorder.
-fn sums(steps: &[Step], stream: &Stream, edges: &Edges, preempted: u64) -> Sums {
+fn sums(steps: &[Step], stream: &Stream, edges: &Edges, forked: &[bool], preempted: u64) -> Sums {
     let mut sums = Sums { preempted, ..Sums::default() };
     for (step, mark) in stream.steps.iter().zip(&stream.marks) {
         sums.cpu += step.cpu;
@@ -376,7 +525,10 @@ fn sums(steps: &[Step], stream: &Stream, edges: &Edges, preempted: u64) -> Sums 
         }
     }
     for step in steps.iter().filter(|step| !acquires(step) && !stream::takes_time(step)) {
-        if step.op == op::SLEEP && edges.meaning[step.object as usize] != Meaning::Recorded {
+        if step.op == op::JOIN {
+            let is_forked = forked.get(step.object as usize).copied().unwrap_or(false);
+            *(if is_forked { &mut sums.sleeping } else { &mut sums.joining }) += step.wait;
+        } else if step.op == op::SLEEP && edges.meaning[step.object as usize] != Meaning::Recorded {
             sums.sleeping += step.wait;
         } else {
             sums.timed += step.wait;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`load`] | what the trace says of the program |
 //! | [`stream`] | a thread's events, as a replay performs them |
-//! | [`events`] | condition variables and semaphores of the simulated machine |
+//! | [`events`] | what threads of the simulated machine wait for, but for locks |
 //! | [`locks`] | the locks of the simulated machine |
 //! | [`replay`] | one simulation |
 //! | [`check`] | whether the replay can be trusted |
@@ -38,8 +38,9 @@ use std::path::{Path, PathBuf};
 pub const HELP: &str = "\
 The trace comes from `latchwork record`. Its threads run again on a simulated machine, over the same lock source that runs in
 production: each computes as long as it did between its lock calls and inside of its sections, and the locks decide who gets
-them when. A thread that waits for a condition or a semaphore goes on when another one has signalled. More threads than were
-recorded are copies of the recorded ones, in the proportions of their roles. It is a closed loop: a thread's next operation
+them when. A thread that waits for a condition or a semaphore goes on when another one has signalled, and at a barrier when all have
+come. Threads that come and go are created and joined again. More threads than were recorded are copies of the recorded ones, in
+the proportions of their roles. It is a closed loop: a thread's next operation
 begins when its last one has ended.
 
 First the recorded threads run on the recording machine's own profile. If that does not give the recorded throughput within 10%
@@ -177,8 +178,7 @@ fn threads(text: Option<&str>, machine: &Profile, load: &Load) -> Result<Vec<usi
     for part in text.split(',') {
         counts.extend(range(part.trim()).map_err(|why| Failure::usage(format!("--threads {text}: {why}")))?);
     }
-    // Each role has a thread at least.
-    let least = load.roles.len().max(1);
+    let least = load.least().max(1);
     counts.iter_mut().for_each(|count| *count = (*count).max(least));
     counts.sort_unstable();
     counts.dedup();

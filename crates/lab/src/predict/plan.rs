@@ -201,7 +201,7 @@ pub struct Point {
     pub throughput: [f64; 3],
     /// Share of the threads' time spent waiting for locks (median).
     pub waiting: f64,
-    /// Share of it spent waiting for conditions and semaphores that another thread signals (median).
+    /// Share of it spent waiting for what other threads do, outside of locks (median).
     pub sleeping: f64,
     /// In one of the simulations every thread waited for another one.
     pub stands_still: bool,

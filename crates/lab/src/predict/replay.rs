@@ -1,6 +1,6 @@
 //! One simulation: the threads of a trace, over the real source of the locks.
 
-use super::events::Events;
+use super::events::{Births, Events, Life};
 use super::load::{Form, Load, WAITED, acquires};
 use super::locks::{AnyLock, Held, Make};
 use latchwork::machine::{Deadline, Machine, Word};
@@ -10,10 +10,17 @@ use latchwork_recording::trace_file::Step;
 use latchwork_sim::{Arbitration, Options, Placement, Profile, Sim, now, run, work};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A thread jumps to another place of its stream after so many places at which it holds no lock. So a short simulation
 /// samples the whole recording, and keeps the order within each part.
 const BLOCK: u32 = 64;
+/// The same for a thread that waits at barriers, in barriers.
+const ROUNDS: u32 = 8;
+/// A simulation has so many rounds of barriers, or of fork and join, if that does not make it longer than [`LONGER`] times.
+const LEAST_ROUNDS: u64 = 20;
+/// See [`LEAST_ROUNDS`].
+const LONGER: u64 = 4;
 /// The shortest computation between two events, in nanoseconds: without any, the last holder is always the first to be back.
 const LEAST: u64 = 10;
 /// Events for each acquisition that a simulation is made for. If there are more, it has fewer acquisitions.
@@ -67,7 +74,8 @@ pub struct Outcome {
     pub throughput: f64,
     /// The share of the threads' time that they waited for locks.
     pub waiting: f64,
-    /// The share that they waited for conditions and semaphores that another thread signals.
+    /// The share that they waited for conditions and semaphores that another thread signals, at barriers, and for the end of threads
+    /// that they created.
     pub sleeping: f64,
     /// From some moment on every thread waited for a signal of another one.
     pub stands_still: bool,
@@ -81,10 +89,12 @@ struct Counts {
     acquisitions: Vec<u64>,
     waited: Vec<u64>,
     held: Vec<u64>,
-    /// Nanoseconds of waits for conditions and semaphores.
+    /// Nanoseconds of waits for conditions and the like.
     slept: u64,
-    /// Of the threads that waited for one of them when the simulation ended, how many there are, and when the last of these waits
-    /// began.
+    /// For how many nanoseconds the threads lived that were created in the simulation.
+    lived: u64,
+    /// Of the threads that waited for one of them when the simulation ended, or were not created, how many there are, and when the last
+    /// of these waits began.
     stuck: (usize, u64),
 }
 
@@ -100,21 +110,39 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
         waited: vec![0; load.classes.len()],
         held: vec![0; load.objects.len()],
         slept: 0,
+        lived: 0,
         stuck: (0, 0),
     });
+    let births: Vec<Births> = load.roles.iter().map(|_| Births::new()).collect();
+    how.set_parties(load, &events);
     let threads: usize = how.threads.iter().sum();
     let (warm_up, end) = how.times(load, threads);
     let mut bodies: Vec<Box<dyn FnOnce() + '_>> = Vec::new();
-    for (role, count) in load.roles.iter().zip(&how.threads) {
-        for number in 0..*count {
-            let stream = role.members[number % role.members.len()];
-            load.streams[stream].given.iter().for_each(|(object, by)| events.give(*object, *by));
-            let random =
-                Cell::new(how.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bodies.len() as u64 + 1) << 20);
-            let (locks, events, counts) = (&locks, &events, &counts);
-            let thread =
-                Thread { load, how, locks, events, counts, stream, random, owed: Cell::new(0), warm_up, end };
-            bodies.push(Box::new(move || thread.run()));
+    for (number, role) in load.roles.iter().enumerate() {
+        for thread in 0..how.threads[number] {
+            let stream = role.members[thread % role.members.len()];
+            let random = how.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (bodies.len() as u64 + 1) << 20;
+            let thread = Thread {
+                load,
+                how,
+                locks: &locks,
+                events: &events,
+                births: &births,
+                counts: &counts,
+                stream,
+                random: Cell::new(random),
+                block: Cell::new(0),
+                children: RefCell::default(),
+                owed: Cell::new(0),
+                warm_up,
+                end,
+            };
+            if role.forked {
+                bodies.push(Box::new(move || thread.live(number)));
+            } else {
+                load.streams[stream].given.iter().for_each(|(object, by)| events.give(*object, *by));
+                bodies.push(Box::new(move || thread.run()));
+            }
         }
     }
     let options = Options {
@@ -127,7 +155,9 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     run(&how.profile, &options, bodies).map_err(|error| error.to_string())?;
     let counts = counts.into_inner();
     let nanos = (end - warm_up) as f64;
-    let share = |waited: u64| waited as f64 / (nanos * threads as f64);
+    let steady = load.roles.iter().zip(&how.threads).filter(|(role, _)| !role.forked);
+    let steady: usize = steady.map(|(_, threads)| *threads).sum();
+    let share = |waited: u64| waited as f64 / (nanos * steady as f64 + counts.lived as f64).max(1.0);
     let per_second = |count: u64| count as f64 / nanos * 1e9;
     let held = |class: usize| {
         let of_class = load.objects.iter().zip(&counts.held).filter(|(object, _)| object.class == class);
@@ -170,7 +200,8 @@ impl How {
     fn times(&self, load: &Load, threads: usize) -> (u64, u64) {
         let cpus = self.profile.cpus();
         let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
-        let busy = 1.0 - load.shares.off - load.shares.sleeping - load.shares.timed;
+        let idle = load.shares.off + load.shares.sleeping + load.shares.joining + load.shares.timed;
+        let busy = 1.0 - idle;
         // A program may use semaphores, and hardly any lock.
         let acquisitions = self.acquisitions as f64 * (EVENTS / load.events).min(1.0);
         let mut length = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
@@ -179,7 +210,43 @@ impl How {
             let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
             length = length.max((4.0 * turn) as u64);
         }
+        length = length.max((LEAST_ROUNDS * load.round).min(LONGER * length));
         (length / 4, length / 4 + length)
+    }
+
+    /// A barrier that takes as many threads as come there at all takes all of the replay. Otherwise (a new set of threads comes there
+    /// in each round of fork and join, or in turns) it grows as the roles do.
+    fn set_parties(&self, load: &Load, events: &Events) {
+        for (object, known) in
+            load.objects.iter().enumerate().filter(|(_, known)| known.meaning == Meaning::Barrier)
+        {
+            let object = object as u32;
+            let (mut users, mut replayed, mut of_roles, mut of_replay) = (0, 0, 0, 0);
+            let mut forked = false;
+            for (role, count) in load.roles.iter().zip(&self.threads) {
+                let comes = |thread: &usize| load.streams[*thread].barriers.contains(&object);
+                let of_role = role.members.iter().filter(|thread| comes(thread)).count();
+                if of_role > 0 {
+                    (users, of_roles, of_replay) =
+                        (users + of_role, of_roles + role.threads, of_replay + count);
+                    forked |= role.forked;
+                    let follows = |number: &usize| comes(&role.members[number % role.members.len()]);
+                    replayed += (0..*count).filter(follows).count();
+                }
+            }
+            let parties = if !forked && users == known.parties as usize {
+                replayed
+            } else {
+                (known.parties as usize * of_replay + of_roles / 2) / of_roles.max(1)
+            };
+            events.set_parties(object, parties.max(1) as u64);
+        }
+    }
+
+    /// How many copies of a thread are created if `before` others of its role that the same thread created live.
+    fn copies(&self, load: &Load, role: usize, before: usize) -> usize {
+        let (recorded, replayed) = (load.roles[role].threads, self.threads[role]);
+        replayed / recorded + usize::from(before % recorded < replayed % recorded)
     }
 }
 
@@ -189,9 +256,15 @@ struct Thread<'a> {
     how: &'a How,
     locks: &'a Locks,
     events: &'a Events,
+    /// By the number of the role.
+    births: &'a [Births],
     counts: &'a RefCell<Counts>,
     stream: usize,
     random: Cell<u64>,
+    /// How many times the thread has jumped.
+    block: Cell<u64>,
+    /// The threads that it created and has not joined, by their numbers in the trace; and their roles.
+    children: RefCell<BTreeMap<u32, (usize, Rc<Life>)>>,
     /// Nanoseconds that the thread has computed too much.
     owed: Cell<u64>,
     warm_up: u64,
@@ -209,32 +282,74 @@ impl Thread<'_> {
         }
         let asleep = <Sim as Machine>::U32::new(0);
         let mut held: BTreeMap<u32, Holding> = BTreeMap::new();
+        let block = if stream.passes.is_empty() { BLOCK } else { ROUNDS };
         let mut at = self.jump();
-        let mut left = BLOCK;
+        let mut left = block;
         while now() < self.end {
-            let step = &stream.steps[at];
-            self.compute(step, &held);
-            if step.off > 0 {
-                sleep(&asleep, step.off);
-            }
-            self.perform(at, &asleep, &mut held);
+            self.step(at, &asleep, &mut held);
             at += 1;
             if at == stream.end {
                 held.clear();
-                at = self.jump();
+                (left, at) = (block, self.jump());
             } else if stream.marks[at].top {
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    (left, at) = (BLOCK, self.jump());
+                    (left, at) = (block, self.jump());
                 }
             }
         }
     }
 
+    /// One thread after the other of a role whose threads come and go: each performs its events from the first to the last.
+    fn live(mut self, role: usize) {
+        let asleep = <Sim as Machine>::U32::new(0);
+        let births: &[Births] = self.births;
+        loop {
+            let idle = now();
+            let Some((stream, life)) = births[role].next(self.end) else {
+                let mut counts = self.counts.borrow_mut();
+                counts.stuck = (counts.stuck.0 + 1, counts.stuck.1.max(idle));
+                return;
+            };
+            self.stream = stream;
+            self.children.borrow_mut().clear();
+            let begin = now();
+            {
+                let mut held: BTreeMap<u32, Holding> = BTreeMap::new();
+                for at in 0..self.load.streams[stream].steps.len() {
+                    if now() >= self.end {
+                        break;
+                    }
+                    self.step(at, &asleep, &mut held);
+                }
+            }
+            self.counts.borrow_mut().lived += self.part(begin, now());
+            life.end();
+        }
+    }
+
+    /// What the thread does up to the end of an event.
+    fn step<'a>(&'a self, at: usize, asleep: &<Sim as Machine>::U32, held: &mut BTreeMap<u32, Holding<'a>>) {
+        let step = &self.load.streams[self.stream].steps[at];
+        self.compute(step, held);
+        if step.off > 0 {
+            sleep(asleep, step.off);
+        }
+        self.perform(at, asleep, held);
+    }
+
     /// A place of the stream to go on at.
     fn jump(&self) -> usize {
-        let tops = &self.load.streams[self.stream].tops;
-        tops[self.below(tops.len())]
+        let stream = &self.load.streams[self.stream];
+        self.children.borrow_mut().clear();
+        let block = self.block.replace(self.block.get() + 1);
+        if stream.aligned {
+            // All threads that meet at its barriers are in the same block.
+            let random =
+                (self.how.seed ^ block << 32).wrapping_add(block).wrapping_mul(0x2545_f491_4f6c_dd1d);
+            return stream.tops[(random >> 33) as usize % stream.tops.len()];
+        }
+        stream.tops[self.below(stream.tops.len())]
     }
 
     /// A random number below the bound (xorshift).
@@ -290,6 +405,11 @@ impl Thread<'_> {
                     self.take(step, condvar, held);
                 }
             }
+            op::CREATE => self.create(step),
+            op::JOIN => self.join(step, asleep),
+            op::SLEEP if meaning(step) == Meaning::Barrier => {
+                self.edge(|| self.events.meet(step.object, self.end));
+            }
             op::WAKE | op::WAKE_ALL => self.events.signal(step.object, step.op == op::WAKE_ALL),
             op::SLEEP if meaning(step) == Meaning::Permits => {
                 self.edge(|| self.events.take_or_wait(step.object, self.end));
@@ -299,6 +419,33 @@ impl Thread<'_> {
             // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was.
             _ if step.wait > 0 => sleep(asleep, step.wait),
             _ => {}
+        }
+    }
+
+    /// Creates a thread, and its copies. What the call took is work, but for the wake-up.
+    fn create(&self, step: &Step) {
+        let wake = self.how.profile.kernel.wake.value as u64;
+        let cost = step.wait.saturating_sub(wake);
+        let role = self.load.forked.get(step.object as usize).copied().flatten();
+        let Some(role) = role else { return work(cost) };
+        let before = self.children.borrow().values().filter(|(of, _)| *of == role).count();
+        let copies = self.how.copies(self.load, role, before);
+        let life = Life::new(copies);
+        self.children.borrow_mut().insert(step.object, (role, life.clone()));
+        for _ in 0..copies {
+            work(cost);
+            self.births[role].add(step.object as usize, life.clone());
+        }
+    }
+
+    /// Waits for the end of a thread, and of its copies.
+    fn join(&self, step: &Step, asleep: &<Sim as Machine>::U32) {
+        let child = self.children.borrow_mut().remove(&step.object);
+        match child {
+            Some((_, life)) => self.edge(|| life.join(self.end)),
+            // The replay has no beginning and no end of it.
+            None if step.wait > 0 => sleep(asleep, step.wait),
+            None => {}
         }
     }
 

@@ -70,7 +70,7 @@ pub(super) struct Row {
     pub(super) throughput: f64,
     pub(super) high: f64,
     waiting: f64,
-    /// Share of the threads' time spent waiting for conditions and semaphores that another thread signals.
+    /// Share of the threads' time spent waiting for what other threads do, outside of locks.
     sleeping: f64,
     pub(super) limit: Option<Limit>,
     locks: Vec<Lock>,
@@ -191,10 +191,10 @@ impl Report {
         let shares = recorded.shares;
         writeln!(
             text,
-            "their time: computing {:.1}%, waiting for locks {:.1}%, for conditions and semaphores {:.1}%, asleep otherwise {:.1}%",
+            "their time: computing {:.1}%, waiting for locks {:.1}%, for conditions, semaphores, barriers and joins {:.1}%, asleep otherwise {:.1}%",
             shares.cpu * 100.0,
             shares.waiting * 100.0,
-            (shares.sleeping + shares.timed) * 100.0,
+            (shares.sleeping + shares.joining + shares.timed) * 100.0,
             shares.off * 100.0
         )?;
         let check = &self.check;
@@ -215,7 +215,7 @@ impl Report {
         ]);
         if check.recorded_sleeping.max(check.replayed_sleeping) > 0.0 {
             table.add_row([
-                "waiting for signals".into(),
+                "waiting otherwise".into(),
                 percent(check.recorded_sleeping),
                 percent(check.replayed_sleeping),
             ]);

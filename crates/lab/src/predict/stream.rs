@@ -4,7 +4,7 @@
 use latchwork_recording::edges::{Edges, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A thread takes and posts as many permits if the difference is at most this share of their sum.
 const EVEN: f64 = 0.02;
@@ -18,9 +18,18 @@ pub struct Stream {
     pub steps: Vec<Step>,
     /// What the replay must know of each.
     pub marks: Vec<Mark>,
-    /// The places, before events, at which a thread may jump to another one of them: it holds no lock, and has given all permits
-    /// back that it gives back at all. There are none if there is no event.
+    /// The places, before events, at which a thread may jump to another one of them: it holds no lock, has given all permits
+    /// back that it gives back at all, and has joined the threads that it created. If it waits at barriers, it has just passed one.
+    /// There are none if there is no event.
     pub tops: Vec<usize>,
+    /// The barriers that the thread passes, in order.
+    pub passes: Vec<u32>,
+    /// Which barriers that are.
+    pub barriers: BTreeSet<u32>,
+    /// How many times it creates threads while there are none that it created before: the rounds of fork and join.
+    pub forks: usize,
+    /// The threads at its barriers jump together, to places of the same number in [`tops`](Self::tops).
+    pub aligned: bool,
     /// How many permits of which objects the thread has given back there since its first event, beyond those that it has taken.
     pub given: Vec<(u32, i64)>,
     /// Behind the last of these places there is nothing to perform.
@@ -41,8 +50,8 @@ pub struct Mark {
 }
 
 impl Stream {
-    /// Of a thread of a trace.
-    pub fn new(steps: &[Step], edges: &Edges, thread: usize, about: &About) -> Self {
+    /// Of a thread of a trace. `forked`: whether the replay creates a thread where the recorded program did.
+    pub fn new(steps: &[Step], edges: &Edges, thread: usize, forked: &[bool], about: &About) -> Self {
         let steps = without_costs(steps, about);
         let counts = |object: u32| edges.meaning[object as usize] == Meaning::Permits;
         let mut sections = edges.sections[thread].iter().filter(|section| counts(section.condvar)).peekable();
@@ -50,6 +59,10 @@ impl Stream {
             steps: Vec::new(),
             marks: Vec::new(),
             tops: Vec::new(),
+            passes: Vec::new(),
+            barriers: BTreeSet::new(),
+            forks: 0,
+            aligned: false,
             given: Vec::new(),
             end: 0,
             waited_again: 0,
@@ -77,12 +90,22 @@ impl Stream {
             stream.marks.push(mark);
             (cpu, off) = (0, 0);
         }
-        stream.find_tops(&counts, about);
+        let meets =
+            |step: &Step| step.op == op::SLEEP && edges.meaning[step.object as usize] == Meaning::Barrier;
+        stream.passes = stream.steps.iter().filter(|step| meets(step)).map(|step| step.object).collect();
+        stream.barriers = stream.passes.iter().copied().collect();
+        stream.find_tops(&counts, &meets, forked, about);
         stream
     }
 
     /// Finds the places for jumps.
-    fn find_tops(&mut self, counts: &dyn Fn(u32) -> bool, about: &About) {
+    fn find_tops(
+        &mut self,
+        counts: &dyn Fn(u32) -> bool,
+        meets: &dyn Fn(&Step) -> bool,
+        forked: &[bool],
+        about: &About,
+    ) {
         let is_semaphore = |object: u32| about.classes[about.objects[object as usize]].kind == "semaphore";
         // Of each event, the object whose permits it changes, and by how many.
         let change = |index: usize| {
@@ -111,11 +134,23 @@ impl Stream {
         let mut lent = Lent::default();
         let mut places: BTreeMap<(Vec<i64>, Lent), Vec<usize>> = BTreeMap::new();
         let mut held = 0_usize;
+        // Threads that live, of those that this one joins at some time.
+        let is_forked = |step: &&Step| forked.get(step.object as usize).copied().unwrap_or(false);
+        let joins = self.steps.iter().filter(|step| step.op == op::JOIN).filter(is_forked);
+        let joined: BTreeSet<u32> = joins.map(|step| step.object).collect();
+        let mut alive = BTreeSet::new();
+        let mut may_jump = self.passes.is_empty();
         for (index, step) in self.steps.iter().enumerate() {
-            if held == 0 {
+            if held == 0 && alive.is_empty() && may_jump {
                 places.entry((state.clone(), lent.clone())).or_default().push(index);
             }
+            may_jump = self.passes.is_empty() || meets(step);
             match step.op {
+                op::CREATE if joined.contains(&step.object) => {
+                    self.forks += usize::from(alive.is_empty());
+                    alive.insert(step.object);
+                }
+                op::JOIN => drop(alive.remove(&step.object)),
                 op::ACQUIRE | op::READ | op::TRY => held += 1,
                 op::RELEASE => held = held.saturating_sub(1),
                 _ => {}
@@ -128,7 +163,7 @@ impl Stream {
                 }
             }
         }
-        if held == 0 {
+        if held == 0 && alive.is_empty() && may_jump {
             places.entry((state, lent)).or_default().push(self.steps.len());
         }
         // A state that is rare is the thread's beginning or its end.
@@ -158,6 +193,50 @@ impl Stream {
         }
         for top in &self.tops {
             self.marks[*top].top = true;
+        }
+        // Each place behind a barrier is one of the places for jumps, the last one included.
+        self.aligned = self.passes.len() >= 2 && self.tops.len() + 1 == self.passes.len();
+    }
+
+    /// Keeps, of the barriers that the thread passes, `count` behind the first `skipped` ones.
+    fn keep_passes(&mut self, skipped: usize, count: usize) {
+        self.marks.iter_mut().for_each(|mark| mark.top = false);
+        let places: Vec<usize> =
+            self.tops.iter().copied().chain([self.end]).skip(skipped).take(count).collect();
+        if let [tops @ .., end] = &places[..] {
+            (self.tops, self.end) = (tops.to_vec(), *end);
+        }
+        for top in &self.tops {
+            self.marks[*top].top = true;
+        }
+    }
+}
+
+/// Finds the threads that pass the same barriers in the same order, and has them jump together: what they do between two barriers
+/// belongs together. The others keep their number of threads at a barrier, and no more. `first`: when each thread came to its
+/// first barrier and when it left it; `whole`: whether its recording begins with its creation.
+pub fn align(streams: &mut [Stream], threads: &[usize], first: &dyn Fn(usize) -> (u64, u64), whole: &[bool]) {
+    let mut groups: BTreeMap<BTreeSet<u32>, Vec<usize>> = BTreeMap::new();
+    for thread in threads.iter().copied().filter(|thread| !streams[*thread].passes.is_empty()) {
+        groups.entry(streams[thread].barriers.clone()).or_default().push(thread);
+    }
+    for (barriers, group) in &groups {
+        let alone = groups.keys().all(|other| other == barriers || other.is_disjoint(barriers));
+        // Where a recording begins in the middle of a run, a thread may have left a barrier before that, and another one after it.
+        let left = group.iter().map(|thread| first(*thread).1).min().unwrap_or(0);
+        let skipped = |thread: usize| usize::from(!whole[thread] && first(thread).0 <= left);
+        let is_late = group.iter().any(|thread| !whole[*thread] && first(*thread).0 > left);
+        let skipped: Vec<usize> =
+            group.iter().map(|thread| if is_late { skipped(*thread) } else { 0 }).collect();
+        let passes = |at: usize| &streams[group[at]].passes[skipped[at]..];
+        let count = (0..group.len()).map(|at| passes(at).len()).min().unwrap_or(0);
+        let same = (0..group.len())
+            .all(|at| streams[group[at]].aligned && passes(at)[..count] == passes(0)[..count]);
+        for (at, thread) in group.iter().enumerate() {
+            streams[*thread].aligned = alone && same && count >= 2;
+            if streams[*thread].aligned {
+                streams[*thread].keep_passes(skipped[at], count);
+            }
         }
     }
 }
@@ -205,9 +284,10 @@ fn without_costs(steps: &[Step], about: &About) -> Vec<Step> {
     corrected.collect()
 }
 
-/// Whether the event is one of which [`Step::wait`] is how long the call took: it is work, and the replay does it anew.
+/// Whether the event is one of which [`Step::wait`] is how long the call took: it is work. The replay does it anew, but for the creation
+/// of threads.
 pub fn takes_time(step: &Step) -> bool {
-    matches!(step.op, op::RELEASE | op::WAKE | op::WAKE_ALL)
+    matches!(step.op, op::RELEASE | op::WAKE | op::WAKE_ALL | op::CREATE)
 }
 
 /// What is to be subtracted from each of several times. A clock may advance in steps that are larger than the cost; so what is more than

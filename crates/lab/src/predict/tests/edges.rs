@@ -3,7 +3,7 @@
 use super::{How, Load, Outcome, check, locks, machine, near, plan, replay, report};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
-use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
+use latchwork_recording::trace_file::{About, Class, NO_THREAD, Step, Thread, Trace};
 use latchwork_sim::Arbitration;
 
 const MUTEX: u32 = 0;
@@ -11,6 +11,7 @@ const FULL: u32 = 1;
 const FREE: u32 = 2;
 const UNITS: u32 = 3;
 const ROOMS: u32 = 4;
+const MEETING: u32 = 5;
 
 /// A trace as it is written.
 struct Writer {
@@ -29,8 +30,8 @@ impl Writer {
             cpus: 16,
             mutex: "glibc".into(),
             rwlock: "glibc".into(),
-            classes: vec![class("mutex"), class("condvar"), class("semaphore")],
-            objects: vec![0, 1, 1, 2, 2],
+            classes: vec![class("mutex"), class("condvar"), class("semaphore"), class("barrier")],
+            objects: vec![0, 1, 1, 2, 2, 3],
             threads: roles.iter().map(thread).collect(),
             ..About::default()
         };
@@ -138,7 +139,7 @@ fn a_queue_is_predicted() {
     let trace = queue(2_000, 8, 50_000, 10_000);
     let (text, json) = report(&trace, &plan(&trace, &["shfl"], &[]));
     assert_eq!(json["refused"], false, "{text}");
-    assert!(text.contains("waiting for signals"), "{text}");
+    assert!(text.contains("waiting otherwise"), "{text}");
     assert!(json["recorded"]["shares"]["sleeping"].as_f64() > Some(0.3), "{json}");
 }
 
@@ -162,7 +163,7 @@ fn turns(rounds: usize) -> Trace {
 #[test]
 fn permits_survive_jumps() {
     let trace = turns(1_000);
-    assert_eq!(trace.about.permits, [0, 0, 0, 1, 0]);
+    assert_eq!(trace.about.permits, [0, 0, 0, 1, 0, 0]);
     let outcome = run(&trace, 2);
     assert!(!outcome.stands_still, "{outcome:?}");
     // The thread that posts goes on for a moment; to wake the other one takes some microseconds.
@@ -188,7 +189,7 @@ fn a_permit_that_the_other_thread_has_is_not_lost() {
         writer.event(1, (op::SLEEP, ROOMS), 100, posted);
     }
     let trace = writer.done();
-    assert_eq!(trace.about.permits, [0; 5]);
+    assert_eq!(trace.about.permits, [0; 6]);
     let outcome = run(&trace, 2);
     assert!(!outcome.stands_still, "{outcome:?}");
     near(outcome.throughput, 1e9 / 40_300.0, 0.30);
@@ -255,7 +256,7 @@ fn a_replay_that_comes_to_a_stand_is_refused() {
     let trace = writer.done();
     assert!(trace.about.permits[UNITS as usize] > 500);
     let mut trace = trace;
-    trace.about.permits = vec![0; 5];
+    trace.about.permits = vec![0; 6];
     let (text, json) = report(&trace, &plan(&trace, &[], &[]));
     assert_eq!(json["refused"], true, "{text}");
     assert!(text.contains("comes to a stand"), "{text}");
@@ -302,4 +303,148 @@ fn a_role_that_signals_is_kept() {
     names.sort_unstable();
     assert_eq!(names, ["consumer", "producer"]);
     near(run(&trace, 2).throughput, 1e9 / 50_000.0, 0.10);
+}
+
+/// Threads that compute in phases, with a section of a lock after each 20 us, and meet at a barrier after each phase. `sections`: how
+/// many of them a thread has in a phase.
+fn phases(threads: usize, phases: usize, sections: impl Fn(usize, usize) -> u64) -> Trace {
+    let mut writer = Writer::new(&vec!["worker"; threads]);
+    writer.trace.about.parties = vec![0, 0, 0, 0, 0, threads as u32];
+    for phase in 0..phases {
+        for thread in 0..threads {
+            for _ in 0..sections(thread, phase) {
+                writer.event(thread, (op::ACQUIRE, MUTEX), 19_800, 0);
+                writer.event(thread, (op::RELEASE, MUTEX), 200, 0);
+            }
+        }
+        let last = writer.now.iter().copied().max().unwrap();
+        (0..threads).for_each(|thread| writer.event(thread, (op::SLEEP, MEETING), 0, last));
+    }
+    writer.done()
+}
+
+/// A phase lasts as long as its slowest thread, and the others wait. Without the barrier, they do not wait for that thread but for as long
+/// as they did once.
+#[test]
+fn a_barrier_waits_for_its_slowest_thread() {
+    let trace = phases(4, 200, |thread, _| if thread == 0 { 30 } else { 10 });
+    assert_eq!(meaning(&trace)[MEETING as usize], Meaning::Barrier);
+    let outcome = run(&trace, 4);
+    near(outcome.throughput, 60.0 * 1e9 / 600_000.0, 0.04);
+    near(outcome.sleeping, 3.0 / 4.0 * 400.0 / 600.0, 0.04);
+    // Two threads of each kind that was recorded, and one alone, which waits for nobody.
+    near(run(&trace, 8).throughput, 120.0 * 1e9 / 600_000.0, 0.06);
+    near(run(&trace, 1).throughput, 30.0 * 1e9 / 600_000.0, 0.04);
+    // A section that takes longer shows the difference.
+    let longer = |trace: &Trace| {
+        let mut trace = trace.clone();
+        // The slow thread is twice as fast.
+        trace.steps[0].iter_mut().for_each(|step| step.cpu /= 2);
+        run(&trace, 4).throughput
+    };
+    near(longer(&trace), 60.0 * 1e9 / 300_000.0, 0.04);
+    let mut old = trace.clone();
+    old.about.parties.clear();
+    assert_eq!(meaning(&old)[MEETING as usize], Meaning::Recorded);
+    assert!(longer(&old) < 0.8 * longer(&trace), "{}", longer(&old));
+    let (text, json) = report(&trace, &plan(&trace, &["shfl"], &[]));
+    assert_eq!(json["refused"], false, "{text}");
+}
+
+/// Each phase has one slow thread, in turns. Threads that jumped to different phases would have several, or none.
+#[test]
+fn threads_at_a_barrier_stay_in_one_phase() {
+    let trace = phases(3, 300, |thread, phase| if phase % 3 == thread { 30 } else { 10 });
+    let outcome = run(&trace, 3);
+    near(outcome.throughput, 50.0 * 1e9 / 600_000.0, 0.04);
+    // The recording of one thread begins after its first barrier.
+    let mut late = trace.clone();
+    let first = late.steps[1].iter().position(|step| step.op == op::SLEEP).unwrap();
+    late.about.threads[1].start_ns = late.steps[1][..=first].iter().map(|step| step.cpu + step.wait).sum();
+    late.steps[1].drain(..=first);
+    near(run(&late, 3).throughput, 50.0 * 1e9 / 600_000.0, 0.04);
+    // Another one ends before the others.
+    late.steps[2].truncate(4_000);
+    near(run(&late, 3).throughput, 50.0 * 1e9 / 600_000.0, 0.04);
+}
+
+/// A main thread that computes for 200 us, and then creates workers, which compute for 200 us each, and joins them.
+fn fork_and_join(rounds: usize, workers: usize) -> Trace {
+    let mut writer = Writer::new(&["main"]);
+    for round in 0..rounds {
+        writer.event(0, (op::ACQUIRE, MUTEX), 199_800, 0);
+        writer.event(0, (op::RELEASE, MUTEX), 200, 0);
+        let first = writer.now.len();
+        for worker in 0..workers {
+            let start = writer.now[0];
+            let role = Thread { role: "worker".into(), start_ns: start, ..Thread::default() };
+            writer.trace.about.threads.push(role);
+            writer.trace.steps.push(Vec::new());
+            writer.times.push(Vec::new());
+            writer.now.push(start);
+            writer.event(0, (op::CREATE, (first + worker) as u32), 0, start + 1_000);
+            for _ in 0..10 {
+                writer.event(first + worker, (op::ACQUIRE, MUTEX), 19_800, 0);
+                writer.event(first + worker, (op::RELEASE, MUTEX), 200, 0);
+            }
+            // Some end early.
+            let more = if (round + worker) % 2 == 0 { 0 } else { 100_000 };
+            writer.event(first + worker, (op::EXIT, 0), more, 0);
+        }
+        for worker in 0..workers {
+            let end = writer.now[first + worker];
+            writer.event(0, (op::JOIN, (first + worker) as u32), 0, end);
+        }
+    }
+    writer.done()
+}
+
+#[test]
+fn forked_threads_live_as_long_as_they_did() {
+    let trace = fork_and_join(100, 3);
+    let load = Load::new(&trace, 0.0);
+    let roles: Vec<_> =
+        load.roles.iter().map(|role| (role.name.as_str(), role.threads, role.forks)).collect();
+    assert_eq!(roles, [("worker", 3, false), ("main", 1, true)]);
+    assert_eq!((load.divide(4), load.divide(10), load.least()), (vec![3, 1], vec![9, 1], 2));
+    // The main thread computes for 200 us, and waits for its workers for 300.
+    let round = 1e9 / 505_000.0;
+    near(load.throughput, 31.0 * round, 0.02);
+    let outcome = run(&trace, 4);
+    near(outcome.throughput, 31.0 * round, 0.05);
+    near(outcome.sleeping, load.shares.sleeping, 0.05);
+    assert!(!outcome.stands_still && load.shares.off + load.shares.timed + load.shares.joining == 0.0);
+    // Three times as many workers; and one in place of three, which ends early in each second round.
+    near(run(&trace, 10).throughput, 91.0 * round, 0.08);
+    near(run(&trace, 2).throughput, 11.0 * 1e9 / 455_000.0, 0.08);
+    let (text, json) = report(&trace, &plan(&trace, &["shfl"], &[]));
+    assert_eq!(json["refused"], false, "{text}");
+}
+
+/// The main thread makes no lock call of its own, and the workers hardly any.
+#[test]
+fn who_forks_is_replayed() {
+    let mut trace = fork_and_join(100, 2);
+    trace.steps[0].retain(|step| !matches!(step.op, op::ACQUIRE | op::RELEASE));
+    for step in trace.steps[0].iter_mut().filter(|step| step.op == op::CREATE) {
+        step.cpu = 100_000;
+    }
+    let outcome = run(&trace, 3);
+    // The second worker begins 100 us after the first one, and one of the two takes 100 us longer, in turns.
+    near(outcome.throughput, 20.0 * 1e9 / 455_000.0, 0.10);
+}
+
+/// A thread that waits once for the end of others, or for one that is not in the trace, is no reason to refuse.
+#[test]
+fn a_join_at_the_end_is_kept() {
+    let mut trace = phases(2, 100, |_, _| 10);
+    trace.about.threads.push(Thread { role: "main".into(), ..Thread::default() });
+    let mut steps = trace.steps[0].clone();
+    steps.retain(|step| step.op != op::SLEEP);
+    steps.push(Step { op: op::JOIN, object: 0, wait: 20_000_000, ..Step::default() });
+    steps.push(Step { op: op::JOIN, object: NO_THREAD, wait: 1_000_000, ..Step::default() });
+    trace.steps.push(steps);
+    let load = Load::new(&trace, 0.0);
+    assert!(load.shares.joining > 0.2 && load.shares.timed == 0.0, "{:?}", load.shares);
+    assert_eq!(check::of_trace(&load, 16).refusals, Vec::<String>::new());
 }
