@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 /// Text below the options.
 pub const HELP: &str = "\
 The trace says, thread by thread, which lock each call acquired, how much CPU time passed before it, how long it waited, and
-how long the lock was held. `latchwork predict` replays it on a simulated machine. The exit status is the program's.
+how long the lock was held; and waits for conditions, semaphores, barriers and the end of threads. `latchwork predict` replays
+it on a simulated machine. The exit status is the program's.
 
 The file has 16 bytes for each acquisition and 16 for each release. If a process makes more than --size MiB, what it does
 after that is dropped and counted; record a part of a long run with --delay and --seconds. Of several processes, the file has

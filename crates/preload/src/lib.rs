@@ -5,7 +5,8 @@
 //! ```
 //!
 //! (`latchwork run` does this, after checking the names.) The library exports the pthread functions for mutexes, rwlocks,
-//! spin locks and condition variables, their C11 counterparts, and the functions for unnamed semaphores. It has no lock
+//! spin locks and condition variables, their C11 counterparts, and the functions for unnamed semaphores; and, for the recorder of
+//! traces, those that create and join threads and those of barriers. It has no lock
 //! algorithm of its own: it gives pthread semantics to the locks of the `latchwork` crate, which it finds through the
 //! registry.
 //!
@@ -23,7 +24,7 @@
 //! | `LATCHWORK_NEAR` | `0`: no copies of fast paths near the program |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, whichever lock serves; reports on stderr |
 //! | `LATCHWORK_PROFILE` | a directory: each process records there how it waits for locks, in a file `PID.N.recording`, whichever lock serves (`latchwork profile` reads them). Unset, empty or `0`: nothing is recorded, at no cost |
-//! | `LATCHWORK_TRACE` | a directory: each process records every lock call there, in a file `PID.N.trace`, whichever lock serves (`latchwork record` reads them). Unset, empty or `0`: nothing is recorded, at no cost. It takes precedence over `LATCHWORK_PROFILE` |
+//! | `LATCHWORK_TRACE` | a directory: each process records every lock call there, and which threads are created, joined and meet at barriers, in a file `PID.N.trace`, whichever lock serves (`latchwork record` reads them). Unset, empty or `0`: nothing is recorded, at no cost. It takes precedence over `LATCHWORK_PROFILE` |
 //! | `LATCHWORK_TRACE_WINDOW` | three numbers, separated by commas: milliseconds until calls are recorded, milliseconds for which they are (0: to the end), and MiB of calls that are kept for each process |
 //! | `LATCHWORK_LIVE` | `1`: the process listens for SIGURG from an observer, who switches the recording on and off (`latchwork profile --pid`, `latchwork top`). Unset, empty or `0`: it does not listen |
 //!
