@@ -601,6 +601,25 @@ fn programs_run_as_before() {
     }
 }
 
+/// A process that hardly locks occupies the memory of a few pages with its recording, on any file system. (The files of a test
+/// lie in memory elsewhere. Some file systems fill 2 MiB where a program touches 4 KiB of a file.)
+#[test]
+fn the_memory_of_a_recording() {
+    let Some(program) = compile("room.c", "room", &[]) else { return };
+    for variable in ["LATCHWORK_PROFILE", "LATCHWORK_TRACE"] {
+        let directory = scratch().join(format!("room-{variable}-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let setting = Setting::new(default_mutex(), "glibc");
+        let output = watch(
+            setting.command(&program).arg(&directory).env(variable, &directory),
+            &setting.what(&program),
+        );
+        fs::remove_dir_all(directory).unwrap();
+        let room: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        assert!((4..2048).contains(&room), "{variable}: {room} KiB");
+    }
+}
+
 /// Without a directory that can be written, the program runs all the same.
 #[test]
 fn without_a_directory() {
