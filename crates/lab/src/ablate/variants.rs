@@ -104,7 +104,6 @@ pub fn shfl<M: Machine>(visitor: &mut impl Visitor<M>) {
     variant!(visitor, With, "NUMA batches", "half", const PATIENCE: Option<u32> = Some(8););
     variant!(visitor, With, "NUMA batches", "double", const PATIENCE: Option<u32> = Some(32););
     waiting!(visitor, With, "second looks at a free lock");
-    variant!(visitor, With, "no spins after spins in vain", "off", const LEARNS: bool = false;);
 }
 
 /// The variants of `shfl-rw`.

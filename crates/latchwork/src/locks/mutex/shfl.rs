@@ -19,7 +19,6 @@
 //! |---|---|---|---|
 //! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N); a new turn's stamp |
 //! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
-//! | VAIN (3) | a hint: how often newcomers have spun in vain lately | a newcomer that has spun, `learn` | the same |
 //! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
 //!
 //! # The unlock
@@ -40,9 +39,6 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *In vain.* If two spins in three do not end with the lock, holders sleep or do not run, and waiters keep processors from them.
-//!   Then waiters park at once, but in one turn of 16, which is a trial. 100 threads with 48 locks, on two processors, that yield
-//!   them inside of sections: 1.8 times as fast.
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
 //!   63 us or as long as the head has waited.
@@ -72,14 +68,6 @@ const PARKED: Bits = Bits(1 << 1);
 const DEMAND: Bits = Bits(1 << 2);
 const ASLEEP: Bits = Bits(1 << 31);
 const LAPSED: Bits = Bits(1 << 30);
-/// How often newcomers have spun in vain lately: 0 to 7. A spin in vain adds one, and one with success takes two off.
-const VAIN: Bits = Bits(7 << 27);
-/// One of [`VAIN`].
-const ONCE: u32 = 1 << 27;
-/// From so many of [`VAIN`] on, threads do not spin. The number gets there if more than two spins in three are in vain.
-const OFTEN: u32 = 6 * ONCE;
-/// While threads do not spin, those of one turn in so many do all the same, and find out whether it is worth it again.
-const TRIAL: u32 = 16;
 
 /// ShflLock, blocking. `P` orders the queue, and says which newcomers may steal. See the [module documentation](self).
 #[repr(C)]
@@ -234,28 +222,6 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 && self.turn.compare_exchange(turn.0, turn.with(LAPSED).0, Relaxed, Relaxed).is_ok()
     }
 
-    /// The next head's turn begins. (A change of VAIN meanwhile is lost: it is a hint.)
-    fn begin_turn(&self) {
-        self.turn.store(stamp::<M>().with(self.turn().only(VAIN)).0, Relaxed);
-    }
-
-    /// Whether a thread that finds the lock held should spin. (The stamp of a turn is as good as chance.)
-    fn spins_pay(&self) -> bool {
-        let turn = self.turn();
-        !P::LEARNS || turn.only(VAIN).0 < OFTEN || turn.0.is_multiple_of(TRIAL)
-    }
-
-    /// A newcomer has spun, and got the lock so, or not.
-    fn learn(&self, got: bool) {
-        let turn = self.turn();
-        let vain = turn.only(VAIN).0;
-        let next = if got { vain.saturating_sub(2 * ONCE) } else { (vain + ONCE).min(VAIN.0) };
-        if P::LEARNS && next != vain {
-            // Relaxed: it publishes nothing. If `turn` has changed just now, nothing is learned.
-            _ = self.turn.compare_exchange(turn.0, turn.0 - vain + next, Relaxed, Relaxed);
-        }
-    }
-
     /// The unlock of a lock that is PARKED or has a DEMAND.
     #[cold]
     #[inline(never)]
@@ -263,7 +229,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if self.word().has(DEMAND) {
             // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
             let turn = self.turn();
-            let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED).with(VAIN)));
+            let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
             _ = self.turn.compare_exchange(turn.0, next.0, Relaxed, Relaxed);
         }
         let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
@@ -289,14 +255,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         loop {
             let sleeps = || self.turn().has(ASLEEP) && !self.word().has(DEMAND);
             let spins = self.is_queue_empty() || beside && sleeps();
-            let pays = spins && self.spins_pay();
-            let nanos = if pays { P::SPIN } else { 0 };
-            let got =
-                P::STEALING && sleepers::spin::<M, P>(nanos, !pays, || !self.is_locked(), || self.steal());
-            if pays && P::STEALING {
-                self.learn(got);
-            }
-            if got {
+            let nanos = if spins { P::SPIN } else { 0 };
+            if P::STEALING && sleepers::spin::<M, P>(nanos, !spins, || !self.is_locked(), || self.steal()) {
                 return true;
             }
             if !self.is_lapsed() {
@@ -314,11 +274,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
         // Asked after the waiter woke up by itself: the head may be suspended.
         let pass = |_| !self.is_locked() && self.lapses() && self.take(self.word());
-        let spin = if self.spins_pay() { P::SPIN } else { P::LOOK };
-        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(spin), pass);
+        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass);
         let Ok(Head { node, at_once, locked }) = waited else { return waited.is_err_and(|locked| locked) };
         if at_once {
-            self.begin_turn();
+            self.turn.store(stamp::<M>().0, Relaxed);
         }
         let locked = locked || self.compete(node, deadline, spun && at_once);
         self.leave(node, locked);
@@ -341,7 +300,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if demands {
                 self.ask(DEMAND);
             }
-            let nanos = if (spun || !self.spins_pay()) && !demands { 0 } else { P::SPIN };
+            let nanos = if spun && !demands { 0 } else { P::SPIN };
             if sleepers::spin::<M, P>(nanos, demands, || !self.is_locked(), take) {
                 return true;
             }
@@ -382,7 +341,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
-        self.begin_turn();
+        self.turn.store(stamp::<M>().0, Relaxed);
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {
