@@ -6,7 +6,7 @@
 //! | [`foreign`] | the locks of `latchwork.h`, for the checks and the profile; names |
 //! | [`profile`] | contention: waits, and who caused them. It is a layer as well |
 //! | [`trace`] | every lock call, for `latchwork record`. It is a layer, too |
-//! | [`names`], [`clocks`], [`losses`] | nothing: what the two recorders share |
+//! | [`names`], [`clocks`], [`losses`], [`mapped`] | nothing: what the two recorders share |
 //! | [`statistics`] | how many objects and calls there were: it reports what the families have counted |
 //!
 //! Statistics are counted within the families and not by a layer over the table, because only the family sees whether the
@@ -31,6 +31,7 @@ pub(crate) mod check;
 mod clocks;
 mod foreign;
 mod losses;
+mod mapped;
 mod names;
 pub(crate) mod profile;
 pub(crate) mod statistics;

@@ -7,8 +7,10 @@
 //! The descriptor is closed as soon as the file is mapped. Programs close descriptors that they do not know, and open others
 //! under the same number.
 
+use crate::observers::mapped::Place;
 use crate::state::kernel;
 use crate::state::memory::quietly;
+use crate::state::program::PAGE;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -58,8 +60,6 @@ records! {
     // 256 KiB each.
     More: MORE, MOST_EXTENDED;
 }
-
-const PAGE: usize = 4096;
 
 /// Where each section begins; the last number is the length of the file.
 const OFFSETS: [usize; SECTIONS + 1] = {
@@ -218,7 +218,8 @@ static FILE_NUMBER: AtomicU32 = AtomicU32::new(0);
 pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
-        let base = map(file);
+        let limited = "the limit on the size of files (ulimit -f) is below 288 MiB";
+        let base = PLACE.map(file, OFFSETS[SECTIONS], limited);
         kernel::close(file);
         let base = base?;
         BACKED.iter().for_each(|backed| backed.store(0, Relaxed));
@@ -228,23 +229,17 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     })
 }
 
-/// Where the mapping is, from the first one on. The addresses stay mapped: see [`fast`](super::fast).
-static PLACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Where the mapping is. See [`fast`](super::fast) for who relies on it.
+static PLACE: Place = Place::new();
 
 /// Gives the file back. Empty memory takes its place. No thread is in a call of the layer, except on the short way.
 pub(super) fn close() {
     let base = BASE.swap(null_mut(), Relaxed);
     if !base.is_null() {
-        quietly(|| clear(base));
+        // SAFETY: it was mapped with this length. The callers see to it that no thread uses a record. A thread on the short way may
+        // write to a table.
+        quietly(|| unsafe { PLACE.clear(OFFSETS[SECTIONS]) });
     }
-}
-
-/// Puts empty memory in the place of the mapping.
-fn clear(base: *mut u8) {
-    let flags = libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the mapping begins there and has this length, and is this module's own. No thread uses a record: the callers see to
-    // it. A thread on the short way may write to a table, which the new memory allows.
-    unsafe { kernel::map(base.cast(), OFFSETS[SECTIONS], flags, None) };
 }
 
 /// A short path. A signal handler may have little room on its stack, so there is not a whole [`Line`](crate::state::line::Line).
@@ -304,33 +299,6 @@ fn create() -> Result<c_int, &'static str> {
         }
     }
     Err("cannot create a file there")
-}
-
-fn map(file: c_int) -> Result<*mut u8, &'static str> {
-    let length = OFFSETS[SECTIONS];
-    // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing or what `clear` has left.
-    unsafe {
-        let mut limit = core::mem::zeroed::<libc::rlimit>();
-        // The kernel kills a process that makes a file longer than its limit.
-        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur < length as u64 {
-            return Err("the limit on the size of files (ulimit -f) is below 288 MiB");
-        }
-        if libc::ftruncate(file, length as i64) != 0 {
-            return Err("cannot set the length of the file");
-        }
-        let place = PLACE.load(Relaxed);
-        let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
-        let base = kernel::map(place.cast(), length, fixed, Some(file));
-        if base == libc::MAP_FAILED {
-            return Err("cannot map the file");
-        }
-        PLACE.store(base.cast(), Relaxed);
-        if !kernel::populate(base, PAGE) {
-            clear(base.cast());
-            return Err("no room on the disk, or a kernel before 5.14");
-        }
-        Ok(base.cast())
-    }
 }
 
 /// Fills the header.

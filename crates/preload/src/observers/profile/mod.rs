@@ -120,7 +120,6 @@ pub(crate) fn install(
 pub(crate) fn prepare(mutex: Option<&'static [u8]>, rwlock: Option<&'static [u8]>) {
     recording::prepare(mutex.unwrap_or(b"glibc"), rwlock.unwrap_or(b"glibc"));
     Use::PROFILE.set(threads::exits);
-    threads::IN_CHILD.set(after_fork);
     wiped::prepare();
     WITHOUT.copy_from(&TABLE);
     BELOW.copy_from(&TABLE);

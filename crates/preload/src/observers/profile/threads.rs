@@ -15,7 +15,6 @@ use super::stack::Cache;
 use super::{clock, filter, pending, session, tallies};
 use crate::state::kernel;
 use crate::state::memory::quietly;
-use crate::state::table::Slot;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use latchwork::machine::native::tls::thread_local_word;
@@ -199,7 +198,7 @@ fn enter(mut word: *mut Local) -> Option<Inside> {
         return None;
     }
     if session::is_of_parent() && (word.is_null() || is_local(word)) {
-        IN_CHILD.get()();
+        super::after_fork();
         word = Current::get();
     }
     let session = session::number();
@@ -222,9 +221,6 @@ fn enter(mut word: *mut Local) -> Option<Inside> {
     // SAFETY: as in `known`. `make` has set `inside`.
     Some(Inside { local: unsafe { &mut *made }, outer: false })
 }
-
-/// What a forked child does before it records, if no fork handler has done it.
-pub(super) static IN_CHILD: Slot<fn()> = Slot::new(|| {});
 
 /// Threads that are about to become known to the recording.
 static MAKING: AtomicU32 = AtomicU32::new(0);

@@ -6,9 +6,11 @@
 
 use super::super::clocks::both;
 use super::stream;
+use crate::observers::mapped::Place;
 use crate::state::kernel;
 use crate::state::line::Line;
 use crate::state::memory::quietly;
+use crate::state::program::PAGE;
 use crate::state::wiped::TRACES;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -16,13 +18,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::
 use latchwork_recording::trace::*;
 use libc::c_int;
 
-const PAGE: usize = 4096;
-
 /// The mapping; null while nothing is recorded.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-/// Where the mapping is, or was in the parent. These addresses stay mapped: a signal handler may fork in the middle of an event,
-/// and then return to it.
-static PLACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Where the mapping is, or was in the parent.
+static PLACE: Place = Place::new();
 /// How many chunks the file may have.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 /// The directory, which ends in zeroes. It is a copy, because servers write their process title over the environment.
@@ -139,7 +138,8 @@ pub(super) struct About<'a> {
 pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
-        let base = map(file);
+        let limited = "the limit on the size of files (ulimit -f) is too low; use a smaller --size";
+        let base = PLACE.map(file, length(CAPACITY.load(Relaxed)), limited);
         kernel::close(file);
         describe(base?, about);
         BASE.store(base?, Relaxed);
@@ -151,15 +151,9 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
 /// Gives the mapping of the parent back, in a forked child, which has one thread. Empty memory takes its place.
 pub(super) fn forget() {
     TRACES.store(0, Relaxed);
-    let base = BASE.swap(null_mut(), Relaxed);
-    quietly(|| clear(base));
-}
-
-/// Puts empty memory in the place of the mapping.
-fn clear(base: *mut u8) {
-    let flags = libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the mapping begins there, has this length, and is this module's own.
-    unsafe { kernel::map(base.cast(), length(CAPACITY.load(Relaxed)), flags, None) };
+    BASE.store(null_mut(), Relaxed);
+    // SAFETY: the caller's file was mapped with this length, and no other thread exists that could use it.
+    quietly(|| unsafe { PLACE.clear(length(CAPACITY.load(Relaxed))) });
 }
 
 fn create() -> Result<c_int, &'static str> {
@@ -181,33 +175,6 @@ fn create() -> Result<c_int, &'static str> {
         }
     }
     Err("cannot create a file there")
-}
-
-fn map(file: c_int) -> Result<*mut u8, &'static str> {
-    let length = length(CAPACITY.load(Relaxed));
-    // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing or what `clear` has left.
-    unsafe {
-        let mut limit = core::mem::zeroed::<libc::rlimit>();
-        // The kernel kills a process that makes a file longer than its limit.
-        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur < length as u64 {
-            return Err("the limit on the size of files (ulimit -f) is too low; use a smaller --size");
-        }
-        if libc::ftruncate(file, length as i64) != 0 {
-            return Err("cannot set the length of the file");
-        }
-        let place = PLACE.load(Relaxed);
-        let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
-        let base = kernel::map(place.cast(), length, fixed, Some(file));
-        if base == libc::MAP_FAILED {
-            return Err("cannot map the file");
-        }
-        PLACE.store(base.cast(), Relaxed);
-        if !kernel::populate(base, PAGE) {
-            clear(base.cast());
-            return Err("no room on the disk, or a kernel before 5.14");
-        }
-        Ok(base.cast())
-    }
 }
 
 /// Fills the header.

@@ -61,7 +61,6 @@ pub(crate) fn install(
     window: Option<&'static [u8]>,
 ) -> bool {
     Use::TRACE.set(stream::exits);
-    stream::IN_CHILD.set(after_fork);
     wiped::prepare();
     let mut numbers = window.unwrap_or(b"0,0,512").split(|byte| *byte == b',').map(number);
     let mut next = || numbers.next().unwrap_or(0);

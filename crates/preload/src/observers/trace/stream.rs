@@ -3,7 +3,6 @@
 use super::super::clocks::{self, Moment, passed_since};
 use super::{file, objects};
 use crate::state::memory::quietly;
-use crate::state::table::Slot;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
@@ -111,16 +110,13 @@ pub(super) fn current() -> Option<&'static mut Stream> {
     make(stream)
 }
 
-/// What a forked child does before it records, if no fork handler has done it.
-pub(super) static IN_CHILD: Slot<fn()> = Slot::new(|| {});
-
 #[cold]
 #[inline(never)]
 fn make(mut stream: *mut Stream) -> Option<&'static mut Stream> {
     // SAFETY: as in `current`. The event that a signal handler has interrupted would go on in another file.
     let may_leave = || stream.is_null() || stream != DENIED && unsafe { !(*stream).busy };
     if file::is_of_parent() && may_leave() {
-        IN_CHILD.get()();
+        super::after_fork();
         stream = Current::get();
     }
     if stream == DENIED || !file::is_open() {
