@@ -250,7 +250,7 @@ impl Load {
             role.members.iter().for_each(|thread| load.forked[*thread] = Some(number));
         }
         load.sum_up(&sums, about.cpus, lock_ns);
-        load.find_rounds(trace, &sums);
+        load.find_rounds(trace, &sums, &created);
         let of_roles = load.roles.iter().flat_map(|role| &role.members);
         let halves = of_roles.map(|thread| halves(&steps[*thread], lead(*thread)));
         let [first, second] = halves.fold([0, 0], |sum, [first, second]| [sum[0] + first, sum[1] + second]);
@@ -328,11 +328,11 @@ impl Load {
         (count > 0).then(|| ((creators.wall() - preempted) as f64 + acquisitions * lock_ns) / count as f64)
     }
 
-    /// Has the threads at barriers jump together, and finds how long a round takes.
-    fn find_rounds(&mut self, trace: &Trace, sums: &[Sums]) {
+    /// Has the threads at barriers jump together, and finds how long a round takes. `whole`: whether the trace has each thread's
+    /// creation.
+    fn find_rounds(&mut self, trace: &Trace, sums: &[Sums], whole: &[bool]) {
         let steady = self.roles.iter().filter(|role| !role.forked);
         let threads: Vec<usize> = steady.flat_map(|role| role.members.iter().copied()).collect();
-        let whole = created(trace);
         let meets = |step: &Step| {
             step.op == op::SLEEP && self.objects[step.object as usize].meaning == Meaning::Barrier
         };
@@ -343,7 +343,7 @@ impl Load {
             let left = trace.about.threads[thread].start_ns + steps[..=at].iter().map(time).sum::<u64>();
             (left - steps[at].wait, left)
         };
-        stream::align(&mut self.streams, &threads, &first, &whole);
+        stream::align(&mut self.streams, &threads, &first, whole);
         let round = |thread: &usize| {
             let stream = &self.streams[*thread];
             sums[*thread].wall().checked_div(stream.passes.len().max(stream.forks) as u64)

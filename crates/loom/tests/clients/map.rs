@@ -51,33 +51,24 @@ impl Hasher for Same {
     }
 }
 
+/// What is left of a key after a division by `N`.
+#[derive(Default)]
+struct Remainder<const N: u64>(u64);
+
+impl<const N: u64> Hasher for Remainder<N> {
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key % N;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Odd keys go to the other half of a shard that is split.
-#[derive(Default)]
-struct Parity(u64);
-
-impl Hasher for Parity {
-    fn write(&mut self, _: &[u8]) {}
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key % 2;
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
+type Parity = Remainder<2>;
 /// The keys 2 and 3 are in shards of their own, which are split by the bit above.
-#[derive(Default)]
-struct Lowest(u64);
-
-impl Hasher for Lowest {
-    fn write(&mut self, _: &[u8]) {}
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key % 4;
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+type Lowest = Remainder<4>;
 
 type Map = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Same>>;
 type Halves = Growing<RawTas<Loom>, u64, Value, BuildHasherDefault<Parity>>;
