@@ -35,6 +35,7 @@ pub(crate) mod invite;
 mod local;
 mod queue;
 pub(crate) mod sleepers;
+pub(crate) mod vain;
 
 // What it is compared with.
 #[cfg(feature = "all-locks")]

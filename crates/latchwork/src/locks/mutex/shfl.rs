@@ -19,6 +19,7 @@
 //! |---|---|---|---|
 //! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N); a new turn's stamp |
 //! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
+//! | VAIN (3) | a hint: how often newcomers have spun in vain lately | a newcomer that has spun ([`vain`]) | the same |
 //! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
 //!
 //! # The unlock
@@ -39,6 +40,7 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
+//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`vain`]).
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
 //!   63 us or as long as the head has waited.
@@ -56,6 +58,7 @@
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
 use super::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, age, stamp};
+use super::vain::{self, VAIN};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
@@ -68,7 +71,6 @@ const PARKED: Bits = Bits(1 << 1);
 const DEMAND: Bits = Bits(1 << 2);
 const ASLEEP: Bits = Bits(1 << 31);
 const LAPSED: Bits = Bits(1 << 30);
-
 /// ShflLock, blocking. `P` orders the queue, and says which newcomers may steal. See the [module documentation](self).
 #[repr(C)]
 pub struct RawShfl<M: Machine, P = NumaPolicy> {
@@ -229,7 +231,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if self.word().has(DEMAND) {
             // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
             let turn = self.turn();
-            let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED)));
+            let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED).with(VAIN)));
             _ = self.turn.compare_exchange(turn.0, next.0, Relaxed, Relaxed);
         }
         let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
@@ -255,8 +257,14 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         loop {
             let sleeps = || self.turn().has(ASLEEP) && !self.word().has(DEMAND);
             let spins = self.is_queue_empty() || beside && sleeps();
-            let nanos = if spins { P::SPIN } else { 0 };
-            if P::STEALING && sleepers::spin::<M, P>(nanos, !spins, || !self.is_locked(), || self.steal()) {
+            let pays = spins && vain::spins_pay::<M, P>(&self.turn);
+            let nanos = if pays { P::SPIN } else { 0 };
+            let got =
+                P::STEALING && sleepers::spin::<M, P>(nanos, !pays, || !self.is_locked(), || self.steal());
+            if pays {
+                vain::learn::<M, P>(&self.turn, got);
+            }
+            if got {
                 return true;
             }
             if !self.is_lapsed() {
@@ -274,10 +282,11 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
         // Asked after the waiter woke up by itself: the head may be suspended.
         let pass = |_| !self.is_locked() && self.lapses() && self.take(self.word());
-        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(P::SPIN), pass);
+        let spin = if vain::spins_pay::<M, P>(&self.turn) { P::SPIN } else { P::LOOK };
+        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(spin), pass);
         let Ok(Head { node, at_once, locked }) = waited else { return waited.is_err_and(|locked| locked) };
         if at_once {
-            self.turn.store(stamp::<M>().0, Relaxed);
+            vain::begin_turn::<M>(&self.turn);
         }
         let locked = locked || self.compete(node, deadline, spun && at_once);
         self.leave(node, locked);
@@ -341,7 +350,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
-        self.turn.store(stamp::<M>().0, Relaxed);
+        vain::begin_turn::<M>(&self.turn);
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {

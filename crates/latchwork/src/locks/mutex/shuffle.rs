@@ -64,6 +64,9 @@ pub trait Policy: Send + Sync + 'static {
     /// Newcomers spin beside a head that sleeps.
     #[doc(hidden)]
     const BESIDE: bool = true;
+    /// Threads that are not the head stop spinning for a lock for which they spin in vain.
+    #[doc(hidden)]
+    const LEARNS: bool = true;
     /// A parked waiter that becomes the head sleeps on until the unlock.
     #[doc(hidden)]
     const REQUEUES: bool = true;

@@ -52,10 +52,10 @@ const IN_A_ROW: u32 = 16;
 /// each), within which an unparked thread usually runs. If it runs later, other threads have merely passed it once more.
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
-/// The bits of a lock's `turn` that hold a time. The lock uses the two others.
-const TIME: u32 = u32::MAX >> 2;
+/// The bits of a lock's `turn` that hold a time. The others are the lock's, and [`vain`](super::vain)'s.
+const TIME: u32 = u32::MAX >> 5;
 
-/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 18 minutes.
+/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 137 seconds.
 pub(crate) fn stamp<M: Machine>() -> Bits {
     Bits(micros::<M>() & TIME)
 }

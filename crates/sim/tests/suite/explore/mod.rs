@@ -152,7 +152,7 @@ fn mistakes_are_found() {
         (NoFullFence, &["qsbr"], &[RECLAIMED]),
         (TornRelease, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
         (UntakenRecord, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED]),
-        (NoSecondLook, &["bravo-2d-shfl-rw"], &[BESIDE, "overflow", "says that it is free"]),
+        (NoSecondLook, &["bravo-2d-shfl-rw"], &[BESIDE, "overflow", "says that it is free", STUCK]),
         (LateRow, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (ExitEmptiesRow, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (SkipsReader, &["qsbr", "rcu", "epoch", "interval", "hazard"], &[RECLAIMED]),

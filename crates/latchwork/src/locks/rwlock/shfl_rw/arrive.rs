@@ -5,6 +5,7 @@ use super::{RawShflRw, unpark};
 use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
 use crate::locks::mutex::sleepers::{self, PROMISE_BOUND, age, stamp};
+use crate::locks::mutex::vain::{self, VAIN};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -131,7 +132,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn lapses(&self, state: State) -> bool {
         let next = if !state.is_offered() {
             let turn = self.turn();
-            let offered = stamp::<M>().with(turn.only(ASLEEP));
+            let offered = stamp::<M>().with(turn.only(ASLEEP.with(VAIN)));
             _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
             State(state.0 | OFFERED)
         } else if self.turn_exceeds(PROMISE_BOUND) {
@@ -172,13 +173,16 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
     }
 
-    /// A newcomer's attempts before it queues. Without success, whether it has spun.
+    /// A newcomer's attempts before it queues. Without success, whether it has spun, or would have if that paid.
     fn spin_as_newcomer(&self, side: Side) -> Result<(), bool> {
         let beside = P::BESIDE && self.turn().has(ASLEEP) && !self.state().is_claimed();
         let spins = self.is_queue_empty() || beside;
-        let taken =
-            if spins { self.spin(side, P::SPIN, false, || self.steal(side)) } else { self.steal(side) };
-        if taken { Ok(()) } else { Err(spins) }
+        if !spins || !vain::spins_pay::<M, P>(&self.turn) {
+            return if self.steal(side) { Ok(()) } else { Err(spins) };
+        }
+        let taken = self.spin(side, P::SPIN, false, || self.steal(side));
+        vain::learn::<M, P>(&self.turn, taken);
+        if taken { Ok(()) } else { Err(true) }
     }
 
     /// [`sleepers::spin`] at the words. A reader takes an open lock at once.

@@ -5,7 +5,8 @@ use super::words::*;
 use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, stamp};
+use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY};
+use crate::locks::mutex::vain;
 use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -50,14 +51,14 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             self.rescue(side)
         };
         let key = key::<M, P>(side);
-        let spins = M::hints(P::SPIN);
+        let spins = M::hints(if vain::spins_pay::<M, P>(&self.turn) { P::SPIN } else { P::LOOK });
         let waited = sleepers::wait_for_head(&self.tail, key, deadline, spins, enter);
         let Head { node, at_once, locked } = match waited {
             Ok(head) => head,
             Err(locked) => return locked,
         };
         if at_once {
-            self.begin_turn();
+            vain::begin_turn::<M>(&self.turn);
         }
         let locked = locked || self.compete(node, side, deadline, spun && at_once, watch);
         if locked && side != Side::Write {
@@ -66,11 +67,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
         self.leave(node, side, locked);
         locked
-    }
-
-    /// The turn of a new head begins.
-    fn begin_turn(&self) {
-        self.turn.store(stamp::<M>().0, Relaxed);
     }
 
     /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
@@ -222,7 +218,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
-        self.begin_turn(); // the next head's, by (R), (L) or (C) of `sleepers`
+        vain::begin_turn::<M>(&self.turn); // the next head's, by (R), (L) or (C) of `sleepers`
         let next = sleepers::next_head(&self.tail, node);
         let Some((status, key)) = next else { return };
         let kept_out = match side {
