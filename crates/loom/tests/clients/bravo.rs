@@ -9,7 +9,7 @@ use latchwork::locks::mutex::{Info, ttas::RawTtas};
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::bias::Guard;
 use latchwork::locks::rwlock::bravo::publish::Owned;
-use latchwork::locks::rwlock::bravo::revoke::{Passing, Spins};
+use latchwork::locks::rwlock::bravo::revoke::{Holding, Passing, Spins};
 use latchwork::locks::rwlock::bravo::table::{Hashed, Sector, Table, Twice};
 use latchwork::locks::rwlock::bravo::{Columns, Filled, RawBravo, ReadToken, Rows};
 use latchwork::locks::rwlock::exclusive::Exclusive;
@@ -60,6 +60,7 @@ fn compositions() {
     check::<Columns<Loom, RawPfT<Loom>>>("bravo, columns");
     check::<RawBravo<Loom, RawPfT<Loom>, Table<Twice>>>("bravo, two probes");
     check::<RawBravo<Loom, RawPfT<Loom>, Table<Sector>>>("bravo, sectors");
+    check::<Made<Hashed, Holding<Spins>>>("bravo, spinning");
     check_passing::<Made<Hashed, Passing<Spins>>>("bravo, passing");
     check_passing::<Made<Owned, Passing>>("bravo, rows, passing");
 }

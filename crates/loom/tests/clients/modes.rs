@@ -2,7 +2,10 @@
 //! fair unlock. And twins that are broken on purpose, to see that the clients find it.
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
-use crate::rwlock::{Shared, free_after, reads, tries_read, tries_write, warm, works_after, writes};
+use crate::rwlock::{
+    Mortal, Shared, destroy, free_after, mortal, reads, tries_read, tries_write, warm, works_after, writes,
+    writes_before_the_end,
+};
 use latchwork::locks::mutex::Info;
 use latchwork::locks::rwlock::bravo::{Columns, RawBravo, Rows};
 use latchwork::locks::rwlock::cohort_rw::RawCohortRw;
@@ -29,6 +32,15 @@ fn downgrades<R: RawDowngrade>(shared: &Shared<R>) {
     // SAFETY: the token is from the acquisition above.
     let token = unsafe { shared.lock.downgrade(token) };
     assert_eq!(look(shared), mine, "a writer between a write and its downgrade");
+    shared.finish_read(token);
+}
+
+/// Writes, becomes a reader, and stays inside until another reader has been.
+fn downgrades_in_company<R: RawDowngrade>(shared: &Shared<R>) {
+    let token = shared.lock.write();
+    // SAFETY: the token is from the acquisition above.
+    let token = unsafe { shared.lock.downgrade(token) };
+    shared.await_readers(1);
     shared.finish_read(token);
 }
 
@@ -157,13 +169,18 @@ fn once<R: RawRwLock<Machine = Loom>>(client: &str, threads: &[fn(&Shared<R>)], 
     report::<R>(client, || Model::new(1).check((Shared::<R>::new, warm::<R>), threads, after).to_string());
 }
 
-/// A downgrade against a reader, a writer, and both.
+/// A downgrade against a reader, which must get in beside it, a writer, and both.
 #[test]
 fn downgrade() {
     fn check<R: RawDowngrade<Machine = Loom>>() {
         fresh_and_warm("downgrade, read", &[downgrades::<R>, reads], free_after::<R, 1>);
         fresh_and_warm("downgrade, write", &[downgrades::<R>, writes], free_after::<R, 2>);
         fresh_and_warm("write, downgrade", &[writes::<R>, downgrades], free_after::<R, 2>);
+        fresh_and_warm(
+            "downgrade in company",
+            &[downgrades_in_company::<R>, reads_and_counts],
+            free_after::<R, 0>,
+        );
         trio("downgrade, read, write", &[downgrades::<R>, reads, writes], free_after::<R, 2>);
     }
     check::<Sleeping>();
@@ -238,6 +255,32 @@ fn upgrade_deadlines() {
     check::<RawPfT<Loom>>();
     check::<RawPfQ<Loom>>();
     check::<RowsOfPfT>();
+}
+
+/// An upgradable reader that comes last may destroy the lock as soon as it has released it.
+#[test]
+fn destroyed_by_an_upgradable_reader() {
+    fn ends<R: RawUpgrade>(shared: &Mortal<R>, timeout: Timeout) {
+        let Some(held) = shared.lock.upgradable_within(timeout, &|| ()) else { return };
+        let last = shared.look() == 1;
+        // SAFETY: the token is from the acquisition above.
+        unsafe { shared.lock.unlock_upgradable(held) };
+        if last {
+            destroy(shared);
+        }
+    }
+    fn check<R: RawUpgrade<Machine = Loom>>() {
+        let threads: [fn(&Mortal<R>); 2] =
+            [|shared| ends(shared, Timeout::Never), |shared| ends(shared, Timeout::Immediate)];
+        for thread in threads {
+            report::<R>("write, upgradable read, destroy", || {
+                Model::new(2).check(mortal::<R>, &[thread, writes_before_the_end], |_| ()).to_string()
+            });
+        }
+    }
+    check::<Sleeping>();
+    check::<RawPfT<Loom>>();
+    check::<RawPfQ<Loom>>();
 }
 
 /// An upgradable reader, a reader and a writer.

@@ -23,6 +23,14 @@ pub struct Shared<R> {
 // SAFETY: only holders of the lock use the cell; if the lock fails to exclude, loom reports that.
 unsafe impl<R: Sync> Sync for Shared<R> {}
 
+impl<R> Shared<R> {
+    /// How many writes there were, asked by a holder in any mode.
+    pub fn look(&self) -> usize {
+        // SAFETY: the caller holds the lock.
+        self.writes.with(|writes| unsafe { *writes })
+    }
+}
+
 impl<R: RawRwLock> Shared<R> {
     pub fn new() -> Self {
         Shared { lock: R::new_in(), writes: UnsafeCell::new(0), readers: AtomicUsize::new(0) }
@@ -55,12 +63,6 @@ impl<R: RawRwLock> Shared<R> {
         while self.readers.load(Relaxed) < readers {
             loom::thread::yield_now();
         }
-    }
-
-    /// How many writes there were, asked by a holder in any mode.
-    pub fn look(&self) -> usize {
-        // SAFETY: the caller holds the lock.
-        self.writes.with(|writes| unsafe { *writes })
     }
 
     /// The writer's section alone. Returns how many writes there were.
@@ -379,9 +381,9 @@ fn deadlines() {
 }
 
 /// A lock that one of the threads destroys.
-type Mortal<R> = Shared<ManuallyDrop<R>>;
+pub type Mortal<R> = Shared<ManuallyDrop<R>>;
 
-fn mortal<R: RawRwLock>() -> Mortal<R> {
+pub fn mortal<R: RawRwLock>() -> Mortal<R> {
     let Shared { lock, writes, readers } = Shared::<R>::new();
     Shared { lock: ManuallyDrop::new(lock), writes, readers }
 }
@@ -394,7 +396,7 @@ fn warm_mortal<R: RawRwLock>(shared: &Mortal<R>) {
     }
 }
 
-fn destroy<R: RawRwLock>(shared: &Mortal<R>) {
+pub fn destroy<R: RawRwLock>(shared: &Mortal<R>) {
     let lock = std::ptr::from_ref(&*shared.lock).cast_mut();
     // SAFETY: the other thread's section is over, so it must not touch the lock any more; the words
     // report it if it does. Nobody looks at the lock afterwards, or drops it again.
@@ -418,6 +420,28 @@ fn writes_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
     }
 }
 
+/// Ends an acquisition for writing. If the other thread's section is over, destroys the lock as soon as it has released it.
+fn ends_write_and_destroys<R: RawRwLock>(shared: &Mortal<R>, token: R::Write) {
+    let last = shared.look() == 1;
+    // SAFETY: the token is from the caller's acquisition.
+    unsafe { shared.lock.unlock_write(token) };
+    if last {
+        destroy(shared);
+    }
+}
+
+fn tries_write_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    if let Some(token) = shared.lock.try_write() {
+        ends_write_and_destroys(shared, token);
+    }
+}
+
+fn writes_until_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    if let Some(token) = shared.lock.write_until(DEADLINE) {
+        ends_write_and_destroys(shared, token);
+    }
+}
+
 fn reads_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     let token = shared.lock.read();
     shared.readers.fetch_add(1, Relaxed);
@@ -429,17 +453,31 @@ fn reads_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
 
 /// Reads; if the writer has been, destroys the lock as soon as it has released it.
 fn reads_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
-    let token = shared.lock.read();
-    // SAFETY: the lock is held for reading.
-    let last = shared.writes.with(|writes| unsafe { *writes }) == 1;
-    // SAFETY: the token is from the acquisition above.
+    ends_read_and_destroys(shared, shared.lock.read());
+}
+
+fn tries_read_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    if let Some(token) = shared.lock.try_read() {
+        ends_read_and_destroys(shared, token);
+    }
+}
+
+fn reads_until_and_destroys<R: RawRwLock>(shared: &Mortal<R>) {
+    if let Some(token) = shared.lock.read_until(DEADLINE) {
+        ends_read_and_destroys(shared, token);
+    }
+}
+
+fn ends_read_and_destroys<R: RawRwLock>(shared: &Mortal<R>, token: R::Read) {
+    let last = shared.look() == 1;
+    // SAFETY: the token is from the caller's acquisition.
     unsafe { shared.lock.unlock_read(token) };
     if last {
         destroy(shared);
     }
 }
 
-fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
+pub fn writes_before_the_end<R: RawRwLock>(shared: &Mortal<R>) {
     let token = shared.lock.write();
     // SAFETY: the lock is held for writing.
     shared.writes.with_mut(|writes| unsafe { *writes += 1 });
@@ -479,6 +517,50 @@ fn destroyed_by_the_last_reader() {
         (mortal::<R>, warm_mortal::<R>),
         &[reads_and_destroys::<R>, writes_before_the_end::<R>],
         |_| ()
+    ));
+}
+
+/// So may an attempt that succeeds, and a thread whose deadline has just not passed. Of a fresh lock; up to 2 preemptions, or 1 with a
+/// clock where waiters also go to sleep and with an array of locks.
+#[test]
+fn destroyed_by_an_attempt() {
+    for_each_rwlock!(R if !is_bravo::<R>() => Model::new(2).check(
+        mortal::<R>,
+        &[tries_write_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+    for_each_rwlock!(R if !is_bravo::<R>() => Model::new(2).check(
+        mortal::<R>,
+        &[tries_read_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+    fn timed<R: RawRwLock>() -> Model {
+        Model::new(if R::INFO.blocking || is_array::<R>() { 1 } else { 2 }).with_clock()
+    }
+    for_each_rwlock!(R if !is_bravo::<R>() => timed::<R>().check(
+        mortal::<R>,
+        &[reads_until_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+    for_each_rwlock!(R if !is_bravo::<R>() => timed::<R>().check(
+        mortal::<R>,
+        &[writes_until_and_destroys::<R>, writes_before_the_end::<R>],
+        |_| ()
+    ));
+}
+
+/// A lock that is read says that it is locked, while other readers come and go; up to 3 preemptions.
+#[test]
+fn a_read_lock_is_locked() {
+    fn looks<R: RawRwLock>(shared: &Shared<R>) {
+        let token = shared.lock.read();
+        assert!(shared.lock.is_locked(), "a read lock says that it is free");
+        shared.finish_read(token);
+    }
+    for_each_rwlock!(R => Model::new(3).on_one_node().check(
+        (Shared::<R>::new, warm::<R>),
+        &[looks, reads],
+        free_after::<R, 0>
     ));
 }
 
