@@ -557,7 +557,8 @@ fn a_read_lock_is_locked() {
         assert!(shared.lock.is_locked(), "a read lock says that it is free");
         shared.finish_read(token);
     }
-    for_each_rwlock!(R => Model::new(3).on_one_node().check(
+    // Two readers in slots of BRAVO do not meet. `anonymous.rs` asks there.
+    for_each_rwlock!(R if !is_bravo::<R>() => Model::new(3).on_one_node().check(
         (Shared::<R>::new, warm::<R>),
         &[looks, reads],
         free_after::<R, 0>
