@@ -14,6 +14,7 @@ mod anonymous;
 mod at_length;
 mod bravo;
 mod condvar;
+mod destroyed;
 mod map;
 mod modes;
 mod moved;

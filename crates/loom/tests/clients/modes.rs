@@ -1,11 +1,9 @@
 //! Clients of what reader-writer locks can do beyond reading and writing: downgrade, upgradable reads, recursive reads,
 //! fair unlock. And twins that are broken on purpose, to see that the clients find it.
 
+use crate::destroyed::{Mortal, destroy, mortal, writes_before_the_end};
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
-use crate::rwlock::{
-    Mortal, Shared, destroy, free_after, mortal, reads, tries_read, tries_write, warm, works_after, writes,
-    writes_before_the_end,
-};
+use crate::rwlock::{Shared, free_after, reads, tries_read, tries_write, warm, works_after, writes};
 use latchwork::locks::mutex::Info;
 use latchwork::locks::rwlock::bravo::{Columns, RawBravo, Rows};
 use latchwork::locks::rwlock::cohort_rw::RawCohortRw;
