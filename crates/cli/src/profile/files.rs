@@ -7,18 +7,18 @@ use latchwork_console::output::say;
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{Error, Recording};
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
 /// The directory of a run's recordings. Dropping it removes the directory, unless it is to be kept.
 pub struct Recordings {
     path: PathBuf,
-    /// The directory to remove, which is or has the one of the recordings. `None`: it is to be kept.
-    temporary: Option<PathBuf>,
+    /// The directory to remove, which is or has the one of the recordings, locked. `None`: it is to be kept.
+    temporary: Option<(PathBuf, File)>,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -63,11 +63,13 @@ impl Recordings {
         };
         let absolute = parent.canonicalize().map_err(fail)?;
         let pipe = WithoutSigpipe::new();
+        remove_abandoned(&absolute);
         for number in 0.. {
-            let path = absolute.join(format!("latchwork-profile-{}-{number}", process::id()));
+            let path = absolute.join(format!("{TEMPORARY}{}-{number}", process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let mut made = Self { path: path.clone(), temporary: Some(path), _pipe: pipe };
+                    let lock = lock(&path).map_err(fail)?;
+                    let mut made = Self { path: path.clone(), temporary: Some((path, lock)), _pipe: pipe };
                     // SAFETY: a system call that takes nothing.
                     if unsafe { libc::geteuid() } == 0 {
                         made.path = open_to_all(&made.path).map_err(fail)?;
@@ -91,7 +93,8 @@ impl Recordings {
         if !lost || !is_full(&self.path) {
             return Ok(());
         }
-        let (directory, hint) = match self.temporary.as_deref().and_then(Path::parent) {
+        let parent = self.temporary.as_ref().and_then(|(path, _)| path.parent());
+        let (directory, hint) = match parent {
             Some(parent) => (parent, "set TMPDIR to a directory with more room"),
             _ => (&*self.path, "--keep a directory with more room"),
         };
@@ -131,9 +134,44 @@ pub fn is_full(directory: &Path) -> bool {
 
 impl Drop for Recordings {
     fn drop(&mut self) {
-        if let Some(path) = &self.temporary {
+        if let Some((path, _)) = &self.temporary {
             // What cannot be removed stays; the report matters more.
             let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// How the name of a temporary directory begins. The number of its process follows, and a number of its own.
+const TEMPORARY: &str = "latchwork-profile-";
+
+/// Locks a directory until the file is dropped, or the process has ended.
+fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ErrorKind::WouldBlock.into()),
+        // A file system without locks: nobody else gets one there either.
+        Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+/// Removes the directories that killed commands (SIGKILL) of this user have left. That of a command that runs stays: it is
+/// locked, and its process exists. (The lock is for processes that this one cannot see, in another container.)
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)?.split_once('-')?.0.parse().ok());
+        let Some(process) = process.filter(|process: &i32| *process > 0) else { continue };
+        // SAFETY: a system call without memory. Signal 0 is not sent.
+        let exists = unsafe { libc::kill(process, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+        // SAFETY: a system call that takes nothing.
+        let user = unsafe { libc::geteuid() };
+        let is_own = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == user);
+        if is_own && !exists && lock(&entry.path()).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
 }

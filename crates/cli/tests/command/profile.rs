@@ -348,6 +348,34 @@ fn nothing_is_left_behind() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// What a command that SIGKILL has ended left goes with the next run; what belongs to a command that runs stays.
+#[test]
+fn what_a_killed_command_left_is_removed() {
+    let directory = scratch("profile-left");
+    let make = |process: u32| {
+        let path = directory.join(format!("latchwork-profile-{process}-0"));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("recording"), "anything").unwrap();
+        path
+    };
+    let dead = || {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    };
+    let (left, lives) = (make(dead()), make(std::process::id()));
+    // Of a process that this one cannot see: in another container.
+    let elsewhere = make(dead());
+    let lock = fs::File::open(&elsewhere).unwrap();
+    lock.lock().unwrap();
+    let others = directory.join("latchwork-profile-notes");
+    fs::create_dir(&others).unwrap();
+    let run = latchwork().args(["profile", "--", "true"]).env("TMPDIR", &directory).output().unwrap();
+    assert!(run.status.success() || stderr(&run).contains("no recording"), "{}", stderr(&run));
+    assert_eq!([&left, &lives, &elsewhere, &others].map(|path| path.exists()), [false, true, true, true]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn go_reads_the_file() {
     let go = Command::new("go").arg("version").output();
