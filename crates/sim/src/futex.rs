@@ -45,12 +45,13 @@ impl State {
         let mut woken = 0;
         while woken < count as usize {
             let Some(id) = self.pop_sleeper(address) else { break };
-            let cost = self.wake_cost(id, self.threads[self.running as usize].time);
+            let waker = self.running;
+            let cost = self.wake_cost(waker, id, self.threads[waker as usize].time);
             let me = self.me();
             me.time += cost;
             me.counts.wakes += 1;
             let now = me.time;
-            self.end_sleep(id, now, Wait::Woken);
+            self.end_sleep(Some(waker), id, now, Wait::Woken);
             woken += 1;
         }
         woken
@@ -65,11 +66,11 @@ impl State {
                 self.sleepers.remove(&address);
             }
         }
-        self.end_sleep(id, now, outcome);
+        self.end_sleep(None, id, now, outcome);
     }
 
-    fn end_sleep(&mut self, id: u32, now: Time, outcome: Wait) {
-        let wakeup = self.wakeup_time(id, now.max(self.threads[id as usize].time));
+    fn end_sleep(&mut self, waker: Option<u32>, id: u32, now: Time, outcome: Wait) {
+        let wakeup = self.wakeup_time(waker, id, now.max(self.threads[id as usize].time));
         self.catch_up(id, now);
         let thread = self.thread(id);
         thread.outcome = outcome;

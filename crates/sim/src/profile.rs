@@ -31,6 +31,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/xeon-8375c.toml"),
     include_str!("../profiles/graviton3.toml"),
     include_str!("../profiles/emerald-rapids-2.toml"),
+    include_str!("../profiles/zen3-2.toml"),
     include_str!("../profiles/zen4-2.toml"),
     include_str!("../profiles/sapphire-rapids-2.toml"),
 ];

@@ -124,15 +124,19 @@ enum Varied {
     All,
     /// The ten statements at the head of the document
     Ten,
+    /// These, and the claims of abstracts and introductions
+    Headlines,
 }
 
 impl Options {
     /// The claims that are run over the space.
     fn varied(&self, claims: &[Claim]) -> Vec<Claim> {
+        let stated = |claim: &Claim| statements::TEN.iter().any(|statement| statement.id == claim.id);
         let asked = |claim: &&Claim| match self.sensitivity {
             None => false,
             Some(Varied::All) => true,
-            Some(Varied::Ten) => statements::TEN.iter().any(|statement| statement.id == claim.id),
+            Some(Varied::Ten) => stated(claim),
+            Some(Varied::Headlines) => stated(claim) || headlines::is_one(claim.id),
         };
         claims.iter().filter(asked).cloned().collect()
     }

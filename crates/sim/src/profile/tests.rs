@@ -15,6 +15,7 @@ fn every_built_in_profile_parses_and_survives_being_written() {
         "xeon-8375c",
         "graviton3",
         "emerald-rapids-2",
+        "zen3-2",
         "zen4-2",
         "sapphire-rapids-2",
     ];

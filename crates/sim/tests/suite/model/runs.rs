@@ -317,41 +317,46 @@ fn a_thread_that_has_just_gone_to_sleep_is_woken_at_less_cost() {
     assert_eq!(late.1 - early.1, 1000 - 300 + 5000 - 1000);
 }
 
-/// One processor for two threads: the second sleeps, and the first wakes it and goes on.
+/// On one processor: the second thread sleeps, and the first wakes it and goes on. On two, the waker is alone on its own.
 #[test]
 fn a_woken_thread_takes_the_place_of_one_that_has_had_more_time() {
     // How long after the wake the woken thread runs, if it has computed for `before` nanoseconds before it went to sleep.
-    let waits = |before: u64, busy: Option<f64>| {
+    let waits = |cpus: usize, before: u64, busy: Option<f64>| {
         let (word, woken, ran) = (Padded(U32::new(0)), AtomicU64::new(0), AtomicU64::new(0));
-        let mut profile = machine((1, 1, 1, 1));
+        let mut profile = machine((1, 1, cpus, 1));
         profile.kernel.wakeup_busy = busy.map(|value| Number { value, source: "test".into() });
-        play(
-            &profile,
-            &exact(),
-            vec![
-                &|| {
-                    // The other thread computes now, and goes to sleep.
-                    Sim::yield_now();
-                    work(20_000);
-                    word.0.store(1, Relaxed);
-                    Sim::wake(&raw const word.0, 1);
-                    woken.store(now(), Relaxed);
-                    work(60_000);
-                },
-                &|| {
-                    work(before);
-                    Sim::wait(&word.0, 0, None);
-                    ran.store(now(), Relaxed);
-                },
-            ],
-        );
+        let waker = || {
+            if cpus == 1 {
+                // The other thread computes now, and goes to sleep.
+                Sim::yield_now();
+            }
+            work(20_000);
+            word.0.store(1, Relaxed);
+            Sim::wake(&raw const word.0, 1);
+            woken.store(now(), Relaxed);
+            work(60_000);
+        };
+        let sleeper = || {
+            work(before);
+            Sim::wait(&word.0, 0, None);
+            ran.store(now(), Relaxed);
+        };
+        // It gets the sleeper's processor.
+        let company = || work(90_000);
+        let mut threads: Vec<&dyn Fn()> = vec![&waker, &sleeper];
+        if cpus == 2 {
+            threads.push(&company);
+        }
+        play(&profile, &exact(), threads);
         ran.load(Relaxed) - woken.load(Relaxed)
     };
-    assert!(waits(1000, None) >= 60_000, "no preemption without a number for it");
-    let soon = waits(1000, Some(4000.0));
-    // At the end of a piece of computation.
-    assert!((4000..=6100).contains(&soon), "{soon}");
+    assert!(waits(1, 1000, None) >= 60_000, "no preemption without a number for it");
+    // In the waker's own place, as soon as the system call returns.
+    assert_eq!(waits(1, 1000, Some(6000.0)), 1500);
+    // In another's place, at the end of a piece of computation.
+    let soon = waits(2, 1000, Some(6000.0));
+    assert!((6000..=8100).contains(&soon), "{soon}");
     // It has had 90 us, and the other thread 20.
-    let late = waits(90_000, Some(4000.0));
+    let late = waits(1, 90_000, Some(6000.0));
     assert!(late >= 60_000, "{late}");
 }
