@@ -144,8 +144,8 @@ impl Ready {
         Ok(Ready { label, ..Self::new(experiment, profile, effort, None)? })
     }
 
-    /// A variant of a simulated experiment: once, and for a shorter time.
-    pub fn variant(experiment: &Experiment, variant: &Variant, effort: &Effort) -> Result<Self> {
+    /// A variant of a simulated experiment: once, and for a shorter time or the `whole` time.
+    pub fn variant(experiment: &Experiment, variant: &Variant, effort: &Effort, whole: bool) -> Result<Self> {
         let On::Simulated(name) = experiment.on else {
             return Err(Failure::new(format!("{} is not simulated", experiment.id)));
         };
@@ -157,9 +157,10 @@ impl Ready {
         let once = Effort { runs: 1, ..*effort };
         let mut ready = Self::new(experiment, space::profile(&base, variant)?, &once, change)?;
         let how = ready.how.as_mut().expect("it is simulated");
-        how.measured_ns /= SHORTER;
-        how.warm_up_ns /= SHORTER;
-        ready.label = Some(variant.label());
+        let (shorter, suffix) = if whole { (1, ", all of the time") } else { (SHORTER, "") };
+        how.measured_ns /= shorter;
+        how.warm_up_ns /= shorter;
+        ready.label = Some(variant.label() + suffix);
         Ok(ready)
     }
 

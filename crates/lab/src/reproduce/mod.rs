@@ -68,7 +68,7 @@ Examples:
   latchwork-lab reproduce --only headlines                   those of abstracts and introductions
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
   latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
-  latchwork-lab reproduce --sensitivity ten --markdown docs/reproduction.md   with that of ten
+  latchwork-lab reproduce --sensitivity headlines --markdown docs/reproduction.md   with that of the headlines
   latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
   latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
   latchwork-lab reproduce --report report --json claims.json and a page with plots";
@@ -207,7 +207,8 @@ impl Work<'_> {
         let varied = self.options.varied(claims);
         if !varied.is_empty() && signal.is_none() {
             let asked = Asked::new(&varied, experiments, &self.effort);
-            let ended = asked.run(&mut Space::default(), self.store, Some(shard), self.signals, &bar)?;
+            let ended =
+                asked.run(&mut Space::default(), &|_| false, self.store, Some(shard), self.signals, &bar)?;
             signal = ended.signal();
         }
         bar.finish_and_clear();
@@ -231,7 +232,14 @@ impl Work<'_> {
         let asked = Asked::new(&over_space, experiments, effort);
         let varied = !over_space.is_empty() && interrupted.is_none();
         if varied {
-            interrupted = asked.run(&mut space, self.store, None, signals, &bar)?.signal();
+            let holds = |claim: &Claim| {
+                let none = Known::default();
+                judge::judge(&claim.checks, 1, &|figure, run| {
+                    runner::figure(ready, &results, &none, figure, run)
+                })
+                .holds()
+            };
+            interrupted = asked.run(&mut space, &holds, self.store, None, signals, &bar)?.signal();
         }
         let mut known = Known::default();
         if interrupted.is_none() {

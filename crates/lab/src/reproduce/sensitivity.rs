@@ -3,7 +3,8 @@
 //! Each claim that is simulated runs as it is, in the joint runs, and with each value of the workload's unknowns. These points
 //! are the space. Where a joint run has another verdict than the claim as it is, a search finds a cost that decides: the costs
 //! take their values of the joint run one after the other, and a bisection finds at which one the verdict turns. Then that cost
-//! is changed by itself. All these runs have one seed, and a quarter of the time.
+//! is changed by itself. All these runs have one seed, and a quarter of the time. If the claim as it is has another verdict in a quarter of
+//! the time than in all of it, its space is run for all of it: what happens at the beginning would decide otherwise.
 
 use super::claims::Claim;
 use super::experiment::{Effort, Experiment, On, Ready};
@@ -16,7 +17,7 @@ use indicatif::ProgressBar;
 use latchwork_console::failure::Result;
 use latchwork_console::signals::Signals;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A claim in one point of the space.
 #[derive(Clone, Debug, Serialize)]
@@ -166,8 +167,11 @@ fn band(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 pub struct Space {
     ready: Vec<Ready>,
     results: Vec<Results>,
-    at: HashMap<(&'static str, Variant), usize>,
+    /// By experiment, variant, and whether it was run for all of the time.
+    at: HashMap<(&'static str, Variant, bool), usize>,
     decisive: HashMap<&'static str, Decisive>,
+    /// The claims whose space is run for all of the time.
+    whole: HashSet<&'static str>,
 }
 
 /// Why there is no more.
@@ -208,11 +212,13 @@ impl<'a> Asked<'a> {
         Asked { claims, effort: *effort }
     }
 
-    /// Runs the space, or what the shard has of it. Then looks for the costs that decide: a shard does not know what the others
-    /// find, so that is left to the run that prints the answers.
+    /// Runs the space, or what the shard has of it. Then runs it for all of the time where that is needed, and looks for the costs
+    /// that decide: a shard does not know what the others find, so that is left to the run that prints the answers. `holds` says
+    /// whether a claim holds in all of the time, with the first seed.
     pub fn run(
         &self,
         space: &mut Space,
+        holds: &dyn Fn(&Claim) -> bool,
         store: &Store,
         shard: Option<Shard>,
         signals: &Signals,
@@ -225,6 +231,12 @@ impl<'a> Asked<'a> {
         }
         if shard.is_some() {
             return Ok(Ended::No);
+        }
+        let other = |claim: &Claim| space.point(claim, &Variant::AsItIs, 0).holds != holds(claim);
+        space.whole =
+            self.claims.iter().filter(|(claim, _)| other(claim)).map(|(claim, _)| claim.id).collect();
+        if let Ended::Signal(signal) = space.fill(&first, &self.effort, store, None, signals, bar)? {
+            return Ok(Ended::Signal(signal));
         }
         self.search(space, store, signals, bar)
     }
@@ -341,8 +353,9 @@ impl Space {
         signals: &Signals,
         bar: &ProgressBar,
     ) -> Result<Ended> {
-        let mut new: BTreeMap<(&'static str, Variant), Ready> = BTreeMap::new();
+        let mut new: BTreeMap<(&'static str, Variant, bool), Ready> = BTreeMap::new();
         for (claim, used, variants) in wanted {
+            let whole = self.whole.contains(claim.id);
             for experiment in *used {
                 for variant in variants {
                     // An unknown of another experiment changes nothing in this one.
@@ -350,14 +363,14 @@ impl Space {
                     {
                         continue;
                     }
-                    let key = (experiment.id, variant.clone());
+                    let key = (experiment.id, variant.clone(), whole);
                     if self.at.contains_key(&key) {
                         continue;
                     }
                     let ready = match new.entry(key) {
                         std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                         std::collections::btree_map::Entry::Vacant(free) => {
-                            free.insert(Ready::variant(experiment, variant, effort)?)
+                            free.insert(Ready::variant(experiment, variant, effort, whole)?)
                         }
                     };
                     let values = claim.checks.iter().map(|check| &check.value);
@@ -380,8 +393,9 @@ impl Space {
     fn point(&self, claim: &Claim, variant: &Variant, tightest: usize) -> Point {
         let get = |figure: &super::rule::Figure, run: usize| {
             let experiment = figure.at().map_or("", |at| at.experiment);
-            let here = self.at.get(&(experiment, variant.clone()));
-            let place = here.or_else(|| self.at.get(&(experiment, Variant::AsItIs)));
+            let whole = self.whole.contains(claim.id);
+            let here = self.at.get(&(experiment, variant.clone(), whole));
+            let place = here.or_else(|| self.at.get(&(experiment, Variant::AsItIs, whole)));
             let place = *place.ok_or_else(|| format!("{experiment} was not run"))?;
             runner::figure_of(&self.ready[place], &self.results[place], figure, run)
         };

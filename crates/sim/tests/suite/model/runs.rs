@@ -351,9 +351,10 @@ fn a_woken_thread_takes_the_place_of_one_that_has_had_more_time() {
         ran.load(Relaxed) - woken.load(Relaxed)
     };
     assert!(waits(1, 1000, None) >= 60_000, "no preemption without a number for it");
-    // In the waker's own place, as soon as the system call returns.
-    assert_eq!(waits(1, 1000, Some(6000.0)), 1500);
-    // In another's place, at the end of a piece of computation.
+    // In the waker's own place, as soon as the system call returns, but for the piece of computation that the waker begins.
+    let at_once = waits(1, 1000, Some(6000.0));
+    assert!((1500..=3500).contains(&at_once), "{at_once}");
+    // In another's place, also at the end of a piece.
     let soon = waits(2, 1000, Some(6000.0));
     assert!((6000..=8100).contains(&soon), "{soon}");
     // It has had 90 us, and the other thread 20.
