@@ -241,6 +241,12 @@ impl<'a> Asked<'a> {
         self.search(space, store, signals, bar)
     }
 
+    /// The claims that have another verdict in a quarter of the time than `holds` says.
+    fn turned(&self, space: &Space, holds: &dyn Fn(&Claim) -> bool) -> HashSet<&'static str> {
+        let other = |claim: &Claim| space.point(claim, &Variant::AsItIs, 0).holds != holds(claim);
+        self.claims.iter().filter(|(claim, _)| other(claim)).map(|(claim, _)| claim.id).collect()
+    }
+
     /// Finds the cost that decides for each claim that has one. The searches go on side by side, a step of all at a time.
     fn search(
         &self,
@@ -485,5 +491,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_claim_that_a_quarter_of_the_time_turns_is_judged_by_all_of_it() {
+        const EFFORT: Effort = Effort { runs: 1, seconds: None, seed: 1 };
+        let many = |claim: &Claim| claim.id == "bravo-page-fault-many";
+        let claims: Vec<Claim> = super::super::claims::all().into_iter().filter(many).collect();
+        let experiments = super::super::claims::experiments();
+        let asked = Asked::new(&claims, &experiments, &EFFORT);
+        let (claim, used) = (&claims[0], &asked.claims[0].1);
+        // A quarter of the time shows no gain, all of it threefold throughput.
+        let mut space = Space::default();
+        for (whole, gain) in [(false, 1.0), (true, 3.0)] {
+            let ready = Ready::variant(used[0], &Variant::AsItIs, &EFFORT, whole).unwrap();
+            let mut results = Results::new(&ready.plan);
+            for at in 0..results.points.len() {
+                let name = ready.plan.locks[results.points[at].place.lock].name;
+                let rate = if name.starts_with("bravo") { gain } else { 1.0 };
+                results.file(at, Ok(crate::measure::results::Run::at(rate * 1e6)));
+            }
+            space.at.insert((used[0].id, Variant::AsItIs, whole), space.ready.len());
+            space.ready.push(ready);
+            space.results.push(results);
+        }
+        let time = |at: usize| space.ready[at].how.as_ref().unwrap().measured_ns;
+        assert_eq!(time(1), 4 * time(0));
+        assert!(!space.point(claim, &Variant::AsItIs, 0).holds);
+        assert!(asked.turned(&space, &|_| false).is_empty());
+        space.whole = asked.turned(&space, &|_| true);
+        assert!(space.point(claim, &Variant::AsItIs, 0).holds);
     }
 }
