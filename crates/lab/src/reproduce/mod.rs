@@ -68,7 +68,7 @@ Examples:
   latchwork-lab reproduce --only headlines                   those of abstracts and introductions
   latchwork-lab reproduce --only mckenney-here               those of McKenney that are measured
   latchwork-lab reproduce --sensitivity --state runs.jsonl   with the space; after Ctrl-C it goes on
-  latchwork-lab reproduce --sensitivity headlines --markdown docs/reproduction.md   with that of the headlines
+  latchwork-lab reproduce --sensitivity headlines            with that of the headlines
   latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
   latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
   latchwork-lab reproduce --report report --json claims.json and a page with plots";
