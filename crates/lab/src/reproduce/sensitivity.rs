@@ -232,9 +232,7 @@ impl<'a> Asked<'a> {
         if shard.is_some() {
             return Ok(Ended::No);
         }
-        let other = |claim: &Claim| space.point(claim, &Variant::AsItIs, 0).holds != holds(claim);
-        space.whole =
-            self.claims.iter().filter(|(claim, _)| other(claim)).map(|(claim, _)| claim.id).collect();
+        space.whole = self.turned(space, holds);
         if let Ended::Signal(signal) = space.fill(&first, &self.effort, store, None, signals, bar)? {
             return Ok(Ended::Signal(signal));
         }
