@@ -341,12 +341,12 @@ fn a_woken_thread_takes_the_place_of_one_that_has_had_more_time() {
             Sim::wait(&word.0, 0, None);
             ran.store(now(), Relaxed);
         };
-        // It gets the sleeper's processor.
+        // With two processors the waker takes its place on the first one, and it gets the sleeper's.
         let company = || work(90_000);
-        let mut threads: Vec<&dyn Fn()> = vec![&waker, &sleeper];
-        if cpus == 2 {
-            threads.push(&company);
-        }
+        let threads: Vec<&dyn Fn()> = match cpus {
+            1 => vec![&waker, &sleeper],
+            _ => vec![&company, &sleeper, &waker],
+        };
         play(&profile, &exact(), threads);
         ran.load(Relaxed) - woken.load(Relaxed)
     };
