@@ -45,13 +45,14 @@ impl State {
         let mut woken = 0;
         while woken < count as usize {
             let Some(id) = self.pop_sleeper(address) else { break };
-            let waker = self.running;
-            let cost = self.wake_cost(waker, id, self.threads[waker as usize].time);
+            let in_place = self.takes_place_of(self.running, id);
+            let now = self.me().time;
+            let cost = if in_place { 0 } else { self.wake_cost(id, now) };
             let me = self.me();
             me.time += cost;
             me.counts.wakes += 1;
             let now = me.time;
-            self.end_sleep(Some(waker), id, now, Wait::Woken);
+            self.end_sleep(id, now, Wait::Woken, in_place);
             woken += 1;
         }
         woken
@@ -66,11 +67,15 @@ impl State {
                 self.sleepers.remove(&address);
             }
         }
-        self.end_sleep(None, id, now, outcome);
+        self.end_sleep(id, now, outcome, false);
     }
 
-    fn end_sleep(&mut self, waker: Option<u32>, id: u32, now: Time, outcome: Wait) {
-        let wakeup = self.wakeup_time(waker, id, now.max(self.threads[id as usize].time));
+    /// `in_place`: the woken thread takes its waker's place.
+    fn end_sleep(&mut self, id: u32, now: Time, outcome: Wait, in_place: bool) {
+        let wakeup = match in_place {
+            true => 0,
+            false => self.wakeup_time(id, now.max(self.threads[id as usize].time)),
+        };
         self.catch_up(id, now);
         let thread = self.thread(id);
         thread.outcome = outcome;

@@ -155,29 +155,24 @@ impl State {
         Some(now.saturating_sub(self.cpus[cpu].idle_since))
     }
 
-    /// Whether a thread that `waker` wakes now can run only in the waker's own place. No processor is interrupted then, and
-    /// `context_switch` has all that it costs: it was measured with threads that wake each other on one processor.
-    fn takes_place_of(&self, waker: u32, id: u32) -> bool {
+    /// Whether a thread that `waker` wakes now can run only in the waker's own place. It runs as soon as the waker's system call
+    /// returns. No processor is interrupted, and `context_switch` has all that this costs: it was measured with threads that wake
+    /// each other on one processor.
+    pub(crate) fn takes_place_of(&self, waker: u32, id: u32) -> bool {
         let cpu = |id: u32| self.threads[id as usize].cpu as usize;
         self.costs.wakeup_busy.is_some() && cpu(waker) == cpu(id) && self.idle_cpu(cpu(id)).is_none()
     }
 
-    /// What a wake of this thread at `now` costs the waker.
-    pub(crate) fn wake_cost(&self, waker: u32, id: u32, now: Time) -> Time {
-        if self.takes_place_of(waker, id) {
-            return 0;
-        }
+    /// What a wake of this thread at `now` costs the waker, whose place it does not take.
+    pub(crate) fn wake_cost(&self, id: u32, now: Time) -> Time {
         let early = self.idle_for(id, now).is_some_and(|idle| idle < self.costs.falls_asleep);
         if early { self.costs.wake_early } else { self.costs.wake }
     }
 
-    /// How long it takes from a wake at `now` until the thread can run: less, if its processor does not sleep yet. `None`: it is
-    /// the thread's timer.
-    pub(crate) fn wakeup_time(&self, waker: Option<u32>, id: u32, now: Time) -> Time {
+    /// How long it takes from such a wake until the thread can run: less, if its processor does not sleep yet.
+    pub(crate) fn wakeup_time(&self, id: u32, now: Time) -> Time {
         let costs = &self.costs;
         match self.idle_for(id, now) {
-            // As soon as the waker's system call returns.
-            None if waker.is_some_and(|waker| self.takes_place_of(waker, id)) => 0,
             None => {
                 // The switch comes on top of this, when the other thread leaves its processor.
                 let busy = costs.wakeup_busy.map(|busy| busy.saturating_sub(costs.context_switch));
