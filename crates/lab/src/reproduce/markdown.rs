@@ -48,7 +48,8 @@ rounds in which all locks take turns. What a row says after its verdict is compu
 the machine's profile calls an estimate is halved or doubled, and one run for each further value of a parameter of the workload
 that the paper does not give. After the share stands what decides: such a parameter, or a cost. The cost is found by a search
 between the claim as it is and a run with the other verdict, in which the costs change one after the other; `x2` or `/2` says how
-it changed. These runs have one seed and last for a quarter of the time; for all of it where the claim as it is has another verdict in a quarter.
+it changed. These runs have one seed and last for a quarter of the time; for all of it where the claim
+as it is has another verdict in a quarter.
 ";
 
 /// Where the part of the introduction begins that comes after the ten statements.
