@@ -57,6 +57,7 @@ pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;
 pub use owned::OwnedLock;
 pub use report::problems;
+pub use stack::Unwind;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 
 use cancel::Uncancelled;
@@ -157,10 +158,12 @@ pub fn found(lock: usize, is_new: impl FnOnce() -> bool) {
 }
 
 /// For a library that puts itself under a program. Does once what must not happen for the first time inside of a lock call,
-/// and leaves the library's own functions out of stacks. Reports go to `write`.
-pub fn prepare(write: fn(&[u8])) {
+/// and leaves the library's own functions out of stacks. Reports go to `write`. `unwind` finds the frames of a stack: a program may
+/// have put anything into the words above its own frames, which the library cannot know.
+pub fn prepare(write: fn(&[u8]), unwind: Unwind) {
     stack::OWN_OBJECT.store(true, std::sync::atomic::Ordering::Relaxed);
     report::write_with(write);
+    stack::unwind_with(unwind);
     graph::with(|_| ());
     let _ = Stack::here();
 }

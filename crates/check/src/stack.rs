@@ -4,10 +4,21 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 /// Frames of a stack that are kept: our own, and the program's innermost ones.
 const DEPTH: usize = 20;
+
+/// Writes the calling thread's return addresses, innermost first. `false`: it cannot, and has written nothing.
+pub type Unwind = fn(&mut [usize]) -> bool;
+
+/// What finds the frames of a stack; null: the crate `backtrace`, which reads every word that should be a frame's.
+static UNWIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+pub(crate) fn unwind_with(unwind: Unwind) {
+    UNWIND.store(unwind as *mut (), Relaxed);
+}
 
 /// Return addresses, innermost first; 0 is the end.
 #[derive(Copy, Clone)]
@@ -19,6 +30,11 @@ impl Stack {
     /// The caller's. Allocates nothing, and takes no lock but the loader's own.
     pub(crate) fn here() -> Stack {
         let mut stack = Stack::NONE;
+        let unwind = UNWIND.load(Relaxed);
+        // SAFETY: `unwind_with` stores only such functions.
+        if !unwind.is_null() && unsafe { std::mem::transmute::<*mut (), Unwind>(unwind)(&mut stack.0) } {
+            return stack;
+        }
         let mut depth = 0;
         // SAFETY: what may not happen at the same time is looking up names with the same crate, which it
         // guards by itself; walking the frames only reads them.

@@ -7,6 +7,7 @@
 use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
+use crate::state::unwind::{self, Window};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing};
 use libc::{c_int, clockid_t, timespec};
@@ -42,6 +43,19 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
             mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
         }
     }
+}
+
+/// Writes the calling thread's return addresses, innermost first, up to the first word that is none or cannot be read. `false`:
+/// this library cannot unwind here, not even its own frames.
+pub(crate) fn unwind(addresses: &mut [usize]) -> bool {
+    let Some(registers) = unwind::Registers::here() else { return false };
+    let (mut depth, mut window) = (0, Window::EMPTY);
+    unwind::each(&registers, &mut window, |_, address, _| {
+        addresses[depth] = address;
+        depth += 1;
+        depth < addresses.len()
+    });
+    depth != 0
 }
 
 pub(super) const LOCK: Wish = Wish::LOCK;

@@ -141,7 +141,7 @@ fn choose() {
     let observed = counts || checks || directory.is_some() || traces.is_some();
     let listens = variable(b"LATCHWORK_LIVE=").is_some_and(|value| value != b"0");
     let by_place = variable(b"LATCHWORK_LOCKS=");
-    if directory.is_some() || traces.is_some() || listens || by_place.is_some() {
+    if checks || directory.is_some() || traces.is_some() || listens || by_place.is_some() {
         modules::prepare();
     }
 
@@ -234,7 +234,7 @@ fn choose() {
 
     // From here on pthread calls are served, so what follows may make some.
     if checks {
-        latchwork_check::prepare(stderr::write);
+        latchwork_check::prepare(stderr::write, check::unwind);
     }
     let works = serves || checks || profiles || traces || live;
     if works {

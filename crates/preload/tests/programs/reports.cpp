@@ -1,5 +1,5 @@
-// What latchwork run --check must not do to a program: end threads that are being cancelled, or take a new lock in the
-// place of an old one for the old one.
+// What latchwork run --check must not do to a program: end threads that are being cancelled, take a new lock in the
+// place of an old one for the old one, or follow return addresses that are none.
 #include "check.h"
 #include <dlfcn.h>
 #include <initializer_list>
@@ -81,6 +81,27 @@ static void foreign()
     }
 }
 
+// Coroutines that share one stack keep what lies above their own frames elsewhere, as those of Python's greenlet do. There the
+// stack then has another coroutine's data: here, in the place of this function's return address. An inversion is reported meanwhile.
+static __attribute__((noinline)) void overwritten()
+{
+    void *volatile *place = (void *volatile *)__builtin_frame_address(0) + 1;
+    void *kept = *place;
+    std::mutex first, second;
+    for (uintptr_t data : {uintptr_t(1), uintptr_t(8192), uintptr_t(place), UINTPTR_MAX, UINTPTR_MAX / 2}) {
+        *place = (void *)data;
+        first.lock();
+        second.lock();
+        second.unlock();
+        first.unlock();
+        second.lock();
+        first.lock();
+        first.unlock();
+        second.unlock();
+        *place = kept;
+    }
+}
+
 int main(int, char **arguments)
 {
     if (!strcmp(arguments[1], "foreign")) {
@@ -90,6 +111,8 @@ int main(int, char **arguments)
         locals<std::shared_mutex>();
     } else if (!strcmp(arguments[1], "lives")) {
         lives();
+    } else if (!strcmp(arguments[1], "overwritten")) {
+        overwritten();
     } else if (!strcmp(arguments[1], "pending")) {
         CHECK(join(start(pending, NULL)) == PTHREAD_CANCELED);
         CHECK(survived);
