@@ -95,12 +95,18 @@ pub fn acquiring(lock: usize, wish: Wish) -> Option<Asked> {
         return None;
     }
     let asked = Asked(Stack::here());
-    if wish.waits
-        && let Some(problem) = graph::with(|tables| tables.acquiring(me, lock, wish, &asked.0)).flatten()
-    {
-        report::report(me, &problem);
+    if wish.waits {
+        judge(me, lock, wish, &asked.0);
     }
     Some(asked)
+}
+
+/// Not inlined: a problem takes kilobytes of stack, which unwinding must not be called from.
+#[inline(never)]
+fn judge(me: usize, lock: usize, wish: Wish, here: &Stack) {
+    if let Some(problem) = graph::with(|tables| tables.acquiring(me, lock, wish, here)).flatten() {
+        report::report(me, &problem);
+    }
 }
 
 /// It has got it.
