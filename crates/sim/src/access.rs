@@ -82,7 +82,7 @@ impl State {
     #[inline]
     fn request(&mut self, id: u32, line: u32, kind: Kind, now: Time) -> bool {
         let who = self.requester(id);
-        if let Some(service) = self.lines.hit(line, &who, kind, now) {
+        if let Some(service) = self.lines.hit(&self.topology, line, &who, kind, now) {
             self.finish(id, line, kind, now, service);
             return true;
         }
@@ -208,7 +208,7 @@ impl State {
             unreachable!("only accesses queue");
         };
         let who = self.requester(id);
-        match self.lines.hit(line, &who, kind, now) {
+        match self.lines.hit(&self.topology, line, &who, kind, now) {
             Some(service) => self.finish(id, line, kind, now, service),
             None if arrived || self.send(id, line, kind, now) => self.serve(id, line, kind, sent, now),
             None => return None,

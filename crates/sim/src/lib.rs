@@ -64,7 +64,8 @@
 //!
 //! - Memory is sequentially consistent: weak orders are what the loom suite is for. The *cost* of fences
 //!   and of draining the store buffer is there.
-//! - Caches have no size: what was read once stays. Bandwidth has no limit but each line's own.
+//! - First-level caches and translations (TLBs). With a profile that has no [`Memory`], caches have no size (what was read once
+//!   stays), and bandwidth has no limit but each line's own.
 //! - A line's number, and with it the whole trace, follows from the order of first touch, not from the
 //!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`).
 
@@ -100,7 +101,7 @@ pub use machine::Sim;
 pub use machine::resources::{most_nodes, nodes};
 pub use options::{Adversary, Arbitration, Home, Options, Placement};
 pub use profile::{
-    Kernel, Lines, Links, MAX_CPUS, MAX_THREADS, Number, Processor, Profile, Shape, THIS_MACHINE,
+    Kernel, Lines, Links, MAX_CPUS, MAX_THREADS, Memory, Number, Processor, Profile, Shape, THIS_MACHINE,
     this_machine_path,
 };
 pub use report::{Counts, Report};

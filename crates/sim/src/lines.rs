@@ -28,20 +28,28 @@
 //!    do the same do not fall into step.
 //! 10. *A locked instruction* waits for the store buffer before it takes effect. For the part `atomic_wait` of its time, other
 //!     cores still see the value from before.
+//! 11. *Caches have an end*, where the profile says which: a line that a core has may have to leave its cache for another, and
+//!     is then in the shared cache of the core's cluster, or in memory only (`caches.rs`). *Memory and links* serve
+//!     one line after the other.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the
 //! buffer to drain.
 
+mod below;
+mod caches;
 mod costs;
 mod index;
+mod line;
 
 use crate::events::Time;
 use crate::profile::Profile;
 use crate::rng::Rng;
 use crate::topology::{Distance, Place, Topology};
+use caches::Caches;
 use costs::Costs;
 use index::Index;
+use line::{Line, farthest_here, nearest};
 
 /// No core, line or thread.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -92,95 +100,8 @@ pub(crate) struct Service {
     pub(crate) miss: bool,
     /// Whether another node took part.
     pub(crate) remote: bool,
-}
-
-/// A cache line.
-pub(crate) struct Line {
-    /// The core that has it alone.
-    owner: u16,
-    modified: bool,
-    /// The processor that used it last while it was owned.
-    last_cpu: u16,
-    /// Where its memory is.
-    home: u16,
-    /// Cores that have a copy: how many, which, and on which nodes.
-    sharer_count: u16,
-    sharers: [u64; 8],
-    sharer_nodes: u64,
-    /// The other line of the 128-byte pair.
-    pair: u32,
-    /// Until then the line serves no request.
-    pub(crate) free_at: Time,
-    /// The thread that made the last request that was no hit.
-    pub(crate) last: u32,
-    /// The request that is on its way to the owner (a thread), and since when.
-    pub(crate) probe: (u32, Time),
-    /// First and last of the requests that wait (threads, linked through `Thread::next`).
-    pub(crate) waiting: (u32, u32),
-    /// Whether an event says when it is free.
-    pub(crate) announced: bool,
-    /// First of the threads that spin on it (linked through `Thread::next` and `previous`).
-    pub(crate) spinners: u32,
-}
-
-impl Line {
-    fn new(home: u16) -> Self {
-        Line {
-            owner: NO_CORE,
-            modified: false,
-            last_cpu: 0,
-            home,
-            sharer_count: 0,
-            sharers: [0; 8],
-            sharer_nodes: 0,
-            pair: NONE,
-            free_at: 0,
-            last: NONE,
-            probe: (NONE, 0),
-            waiting: (NONE, NONE),
-            announced: false,
-            spinners: NONE,
-        }
-    }
-
-    #[inline]
-    fn has(&self, core: u16) -> bool {
-        self.sharers[usize::from(core) / 64] >> (core % 64) & 1 != 0
-    }
-
-    fn share(&mut self, core: u16, node: u16) {
-        if !self.has(core) {
-            self.sharers[usize::from(core) / 64] |= 1 << (core % 64);
-            self.sharer_count += 1;
-            self.sharer_nodes |= 1 << node;
-        }
-    }
-
-    fn own(&mut self, core: u16) {
-        if self.sharer_count != 0 {
-            self.sharers = [0; 8];
-            self.sharer_count = 0;
-            self.sharer_nodes = 0;
-        }
-        self.owner = core;
-    }
-
-    /// Turns the owner into a sharer.
-    fn downgrade(&mut self, node: u16) {
-        let owner = std::mem::replace(&mut self.owner, NO_CORE);
-        self.modified = false;
-        self.share(owner, node);
-    }
-
-    /// Whether no request waits for it or is on its way.
-    pub(crate) fn is_wanted_by_nobody(&self) -> bool {
-        self.waiting.0 == NONE && self.probe.0 == NONE
-    }
-
-    /// The core with the newest copy, as far as the line knows.
-    pub(crate) fn holder(&self) -> Option<u16> {
-        (self.owner != NO_CORE).then_some(self.owner)
-    }
+    /// The part of this time in which the line waited for others at memory or a link.
+    pub(crate) queued: Time,
 }
 
 /// Where the memory of a line is.
@@ -202,11 +123,18 @@ pub(crate) struct Lines {
     home: Home,
     lines: Vec<Line>,
     index: Index,
+    caches: Option<Caches>,
 }
 
 impl Lines {
-    pub(crate) fn new(profile: &Profile, home: Home) -> Self {
-        Lines { costs: Costs::new(profile), home, lines: Vec::new(), index: Index::new() }
+    pub(crate) fn new(profile: &Profile, topology: &Topology, home: Home) -> Self {
+        Lines {
+            costs: Costs::new(profile),
+            home,
+            lines: Vec::new(),
+            index: Index::new(),
+            caches: Caches::new(profile, topology),
+        }
     }
 
     #[inline]
@@ -231,7 +159,7 @@ impl Lines {
             Home::Node(node) => node.min(nodes as u16 - 1),
             Home::Interleave => (number as usize % nodes) as u16,
         };
-        let mut line = Line::new(home);
+        let mut line = Line::new(home, number);
         if let Some(pair) = self.index.find((address >> 6) ^ 1) {
             line.pair = pair;
             self.lines[pair as usize].pair = number;
@@ -255,7 +183,23 @@ impl Lines {
 
     /// A hit, if it is one: nobody else takes part, and the line's other requests do not matter.
     #[inline]
-    pub(crate) fn hit(&mut self, line: u32, who: &Requester, kind: Kind, now: Time) -> Option<Service> {
+    pub(crate) fn hit(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        kind: Kind,
+        now: Time,
+    ) -> Option<Service> {
+        let hit = self.find(number, who, kind, now);
+        if hit.is_some() {
+            self.keep(topology, number, who.place.core, now);
+        }
+        hit
+    }
+
+    #[inline]
+    fn find(&mut self, line: u32, who: &Requester, kind: Kind, now: Time) -> Option<Service> {
         let costs = &self.costs;
         let line = &mut self.lines[line as usize];
         let core = who.place.core;
@@ -284,10 +228,10 @@ impl Lines {
                     line.free_at = line.free_at.max(visible);
                 }
             }
-            Some(Service { done, visible, miss: false, remote: false })
+            Some(Service { done, visible, miss: false, remote: false, queued: 0 })
         } else if kind.reads() && line.has(core) {
             let hit = if kind == Kind::Scan { costs.scan } else { costs.hit };
-            Some(Service { done: now + hit, visible: 0, miss: false, remote: false })
+            Some(Service { done: now + hit, visible: 0, miss: false, remote: false, queued: 0 })
         } else {
             None
         }
@@ -330,6 +274,7 @@ impl Lines {
             Kind::Scan => self.scan(topology, number, who, now, rng),
             _ => self.own(topology, number, who, kind, now, rng),
         };
+        self.keep(topology, number, who.place.core, now);
         self.fetch_pair(topology, number, who, now, rng);
         service
     }
@@ -345,7 +290,7 @@ impl Lines {
     ) -> Service {
         let line = &mut self.lines[number as usize];
         let Place { core, node } = who.place;
-        let (mut latency, mut occupancy, remote);
+        let (mut latency, mut occupancy, remote, queued);
         if let Some(owner) = line.holder() {
             let supplier = topology.node_of(owner);
             latency = self.costs.transfer(topology, line, owner, who);
@@ -353,18 +298,19 @@ impl Lines {
             remote = supplier != node;
             line.downgrade(supplier);
             line.share(core, node);
+            queued = self.on_the_link(supplier, node, now);
         } else if line.sharer_count > 0 {
             let (distance, supplier) = nearest(topology, line, core, node);
             latency = self.costs.clean[distance as usize] + self.costs.leg(line.home, node, supplier);
             occupancy = self.costs.read[distance as usize];
             remote = supplier != node;
             line.share(core, node);
+            queued = self.on_the_link(supplier, node, now);
         } else {
-            let distance = topology.between_nodes(node, line.home);
-            latency = self.costs.dram[distance as usize];
+            (latency, remote, queued) = self.fetch_below(topology, number, who, now);
             occupancy = latency;
-            remote = line.home != node;
-            line.own(core); // exclusive: the first write is free
+            self.take(topology, number, core); // exclusive: the first write is free
+            let line = &mut self.lines[number as usize];
             line.modified = false;
             line.last_cpu = who.cpu;
         }
@@ -373,9 +319,9 @@ impl Lines {
             occupancy = jitter;
         }
         latency = jitter;
-        line.free_at = (who.sent + occupancy).max(now);
-        let done = (who.sent + latency).max(now);
-        Service { done, visible: done, miss: true, remote }
+        self.lines[number as usize].free_at = (who.sent + occupancy).max(now) + queued;
+        let done = (who.sent + latency).max(now) + queued;
+        Service { done, visible: done, miss: true, remote, queued }
     }
 
     /// The same for a load that was seen coming: the line itself is as busy, but the thread has been
@@ -389,8 +335,8 @@ impl Lines {
         rng: &mut Rng,
     ) -> Service {
         let service = self.read(topology, number, who, now, rng);
-        let share = ((service.done - now) as f64 / self.costs.scan_misses) as Time;
-        Service { done: now + share.max(self.costs.scan), ..service }
+        let share = ((service.done - now - service.queued) as f64 / self.costs.scan_misses) as Time;
+        Service { done: now + share.max(self.costs.scan) + service.queued, ..service }
     }
 
     /// Takes the line from everybody else.
@@ -403,38 +349,24 @@ impl Lines {
         now: Time,
         rng: &mut Rng,
     ) -> Service {
-        let line = &mut self.lines[number as usize];
+        let line = &self.lines[number as usize];
         let Place { core, node } = who.place;
-        let costs = &self.costs;
-        let mut remote = false;
-        let transfer = if let Some(owner) = line.holder() {
-            remote = topology.node_of(owner) != node;
-            self.costs.transfer(topology, line, owner, who)
+        let (transfer, remote, queued) = if let Some(owner) = line.holder() {
+            let supplier = topology.node_of(owner);
+            let transfer = self.costs.transfer(topology, line, owner, who);
+            (transfer, supplier != node, self.on_the_link(supplier, node, now))
         } else if line.sharer_count > 0 {
-            let shared = line.has(core);
-            let others = line.sharer_count - u16::from(shared);
-            let mut time = 0;
-            let mut nodes = line.sharer_nodes;
-            while nodes != 0 {
-                let sharer = nodes.trailing_zeros() as u16;
-                nodes &= nodes - 1;
-                if sharer != node {
-                    remote = true;
-                    let distance = topology.between_nodes(node, sharer);
-                    time = time.max(costs.clean[distance as usize]);
-                } else if others > 0 {
-                    time = time.max(costs.clean[farthest_here(topology, line, core, node) as usize]);
-                }
-            }
-            if others == 0 { 0 } else { time + costs.per_sharer * Time::from(others) }
+            let (transfer, remote) = self.invalidation(topology, line, who);
+            (transfer, remote, 0)
         } else {
-            remote = line.home != node;
-            costs.dram[topology.between_nodes(node, line.home) as usize]
+            self.fetch_below(topology, number, who, now)
         };
-        line.own(core);
+        self.take(topology, number, core);
+        let costs = &self.costs;
+        let line = &mut self.lines[number as usize];
         line.modified = true;
         line.last_cpu = who.cpu;
-        let arrival = (who.sent + costs.jitter(transfer, rng)).max(now);
+        let arrival = (who.sent + costs.jitter(transfer, rng)).max(now) + queued;
         let (done, visible) = match kind {
             Kind::Read | Kind::Scan | Kind::Update => {
                 (arrival + costs.hit + costs.store, (arrival + costs.hit + costs.store).max(who.drained))
@@ -443,7 +375,28 @@ impl Lines {
             Kind::Rmw => (arrival + costs.atomic, arrival + costs.atomic),
         };
         line.free_at = visible;
-        Service { done, visible, miss: transfer > 0, remote }
+        Service { done, visible, miss: transfer > 0, remote, queued }
+    }
+
+    /// What it takes to become the owner of a line of which there are copies, and whether another node has one.
+    fn invalidation(&self, topology: &Topology, line: &Line, who: &Requester) -> (Time, bool) {
+        let Place { core, node } = who.place;
+        let costs = &self.costs;
+        let others = line.sharer_count - u16::from(line.has(core));
+        let (mut time, mut remote) = (0, false);
+        let mut nodes = line.sharer_nodes;
+        while nodes != 0 {
+            let sharer = nodes.trailing_zeros() as u16;
+            nodes &= nodes - 1;
+            if sharer != node {
+                remote = true;
+                let distance = topology.between_nodes(node, sharer);
+                time = time.max(costs.clean[distance as usize]);
+            } else if others > 0 {
+                time = time.max(costs.clean[farthest_here(topology, line, core, node) as usize]);
+            }
+        }
+        (if others == 0 { 0 } else { time + costs.per_sharer * Time::from(others) }, remote)
     }
 
     /// The adjacent-line prefetch.
@@ -466,6 +419,7 @@ impl Lines {
             return; // from memory: costs nobody anything
         }
         line.free_at = now + self.costs.read[Distance::Socket as usize];
+        self.keep(topology, pair, core, now);
     }
 
     /// How many there are.
@@ -482,44 +436,4 @@ impl Lines {
     pub(crate) fn look(&self) -> Time {
         self.costs.hit
     }
-}
-
-/// The nearest sharer: how far, and on which node.
-fn nearest(topology: &Topology, line: &Line, core: u16, node: u16) -> (Distance, u16) {
-    if line.sharer_nodes >> node & 1 != 0 {
-        return (by_cluster(topology, line, core, node, Distance::min, Distance::Socket), node);
-    }
-    let mut best = (Distance::TwoHops, line.sharer_nodes.trailing_zeros() as u16);
-    let mut nodes = line.sharer_nodes;
-    while nodes != 0 {
-        let sharer = nodes.trailing_zeros() as u16;
-        nodes &= nodes - 1;
-        best = best.min((topology.between_nodes(node, sharer), sharer));
-    }
-    best
-}
-
-/// The farthest sharer on the requester's own node.
-fn farthest_here(topology: &Topology, line: &Line, core: u16, node: u16) -> Distance {
-    by_cluster(topology, line, core, node, Distance::max, Distance::Cluster)
-}
-
-/// The least or greatest distance of a sharer on the own node, or `otherwise`.
-fn by_cluster(
-    topology: &Topology,
-    line: &Line,
-    core: u16,
-    node: u16,
-    choose: fn(Distance, Distance) -> Distance,
-    otherwise: Distance,
-) -> Distance {
-    if topology.single_cluster() {
-        return Distance::Cluster;
-    }
-    let cores = topology.cores_of(node);
-    cores
-        .filter(|other| *other != core && line.has(*other))
-        .map(|other| topology.between(core, other))
-        .reduce(choose)
-        .unwrap_or(otherwise)
 }

@@ -10,9 +10,13 @@
 //! Unless said, numbers are nanoseconds. The fields are explained at [`Lines`], [`Processor`] and
 //! [`Kernel`]; the files are in `crates/sim/profiles`.
 
+mod memory;
+
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+pub use memory::Memory;
 
 /// Processors at most.
 pub const MAX_CPUS: usize = 512;
@@ -252,6 +256,9 @@ pub struct Profile {
     pub processor: Processor,
     /// What the operating system costs.
     pub kernel: Kernel,
+    /// How much caches hold and how fast memory is; unlimited if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
 }
 
 impl Profile {
@@ -372,6 +379,9 @@ impl Profile {
                 return Err(format!("{field} is {}: it is a share, between 0 and 1", share.value));
             }
         }
+        if let Some(memory) = &self.memory {
+            memory.check(shape)?;
+        }
         if self.lines.scan_misses.value < 1.0 {
             return Err("lines.scan_misses is a number of at least 1".into());
         }
@@ -455,6 +465,7 @@ impl Profile {
             ("kernel.membarrier", &kernel.membarrier),
             ("kernel.interrupt", &kernel.interrupt),
         ]);
+        all.extend(self.memory.iter().flat_map(Memory::numbers));
         all
     }
 }

@@ -89,6 +89,27 @@ impl Topology {
         self.cores[usize::from(core)].1
     }
 
+    /// How many cores there are.
+    pub(crate) fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// How many clusters there are in all sockets.
+    pub(crate) fn all_clusters(&self) -> usize {
+        self.nodes * self.clusters
+    }
+
+    /// The cluster of a core, counted through all sockets.
+    #[inline]
+    pub(crate) fn cluster_of(&self, core: u16) -> u16 {
+        self.cores[usize::from(core)].0
+    }
+
+    /// The node of a cluster.
+    pub(crate) fn node_of_cluster(&self, cluster: u16) -> u16 {
+        cluster / self.clusters as u16
+    }
+
     /// Whether a socket's cores are all equally far apart.
     #[inline]
     pub(crate) fn single_cluster(&self) -> bool {

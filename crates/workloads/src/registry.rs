@@ -66,6 +66,7 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::interpreter::Interpreter>();
     visitor.workload::<load::thread_pool::ThreadPool>();
     visitor.workload::<load::yield_inside::YieldInside>();
+    visitor.workload::<load::working_set::WorkingSet>();
     visitor.table_workload::<load::hashtable_strategies::HashtableStrategies>();
 }
 

@@ -4,6 +4,7 @@
 //! What cannot be measured here (on one CPU, the transfer of a line; anywhere, how invalidations
 //! overlap) is taken from the generic profile, and its source says so.
 
+mod capacity;
 mod kernel;
 pub mod memory;
 pub mod places;
@@ -18,7 +19,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
-use latchwork_sim::{Number, Profile, THIS_MACHINE, this_machine_path};
+use latchwork_sim::{Memory, Number, Profile, THIS_MACHINE, this_machine_path};
 use places::{Distance, Places};
 use sample::{Sample, round};
 use serde::Serialize;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 /// What `--help` ends with.
 pub const HELP: &str = "\
-The calibration takes about 5 seconds. Other programs disturb it; the quartiles show how much.
+The calibration takes about 10 seconds. Other programs disturb it; the quartiles show how much.
 
 Examples:
   latchwork-lab calibrate                then: latchwork-lab simulate NAME --machine this-machine
@@ -70,9 +71,10 @@ struct Calibration {
 
 type Step = fn(&mut Calibration);
 
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("instructions", Calibration::instructions),
     ("memory", Calibration::memory),
+    ("caches", Calibration::capacity),
     ("cache lines", Calibration::transfers),
     ("scans", Calibration::scans),
     ("system calls", Calibration::calls),
@@ -305,6 +307,39 @@ impl Calibration {
                 Sample::of(&values),
                 "a load of a flushed remote line",
             ));
+        }
+    }
+
+    /// What is known of the caches. Memory and links have no limit: a few CPUs of a
+    /// socket do not reach it.
+    fn capacity(&mut self) {
+        let cpu = self.cpu();
+        let said = |value: usize, source: &str| Number { value: value as f64, source: source.into() };
+        let known = "looked up: the kernel says so";
+        if let (Some(private), Some(shared)) = (capacity::cache(cpu, 2), capacity::cache(cpu, 3)) {
+            let hit = capacity::shared_hit(cpu, private.kib);
+            let dram = self.profile.lines.dram_local.value;
+            let kib = capacity::shared(cpu, private.kib, shared.kib, hit.median, dram);
+            let what = "a load in a chase through twice the private cache";
+            let hit = self.number("memory.shared_hit", hit, what);
+            self.set_memory(|memory| {
+                memory.private = said(private.kib, known);
+                memory.private_ways = said(private.ways, known);
+                let source = format!(
+                    "measured: a chase through more is nearer to memory than to this cache; the kernel says {} KiB",
+                    shared.kib
+                );
+                memory.shared = said(kib, &source);
+                memory.shared_ways = said(shared.ways, known);
+                memory.shared_hit = hit;
+            });
+        }
+        self.set_memory(|memory| (memory.bandwidth, memory.link) = (None, None));
+    }
+
+    fn set_memory(&mut self, change: impl FnOnce(&mut Memory)) {
+        if let Some(memory) = &mut self.profile.memory {
+            change(memory);
         }
     }
 

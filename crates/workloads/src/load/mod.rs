@@ -25,5 +25,6 @@ pub mod snapshot;
 pub mod test_rwlock;
 pub mod thread_pool;
 pub mod wc;
+pub mod working_set;
 pub mod wrmem;
 pub mod yield_inside;

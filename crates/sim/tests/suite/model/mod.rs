@@ -1,5 +1,6 @@
 //! The cost model on cases that are computed by hand, with the round numbers of `round.toml`.
 
+mod capacity;
 mod lines;
 mod processors;
 mod requests;

@@ -32,7 +32,7 @@ pub fn claims() -> Vec<Claim> {
                     )
                 })
                 .collect(),
-        ).number("> 0.94").outside("the capacity of caches and TLBs: a private table for each lock costs nothing in the model").because("Slots of the shared table that lie in one line belong to several readers."),
+        ).number("> 0.94").because("Slots of the shared table that lie in one line belong to several readers."),
         claim(
             "bravo-2d-interference",
             "section 7",

@@ -87,7 +87,7 @@ pub fn claims() -> Vec<Claim> {
                         .map(|lock| over("mmap-rw", RW, lock, *threads, Bound::AtLeast(0.9)))
                 })
                 .collect(),
-        ).number("best").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit").because("Most waiters of shfl-rw sleep, and the few that are awake look at the word at growing intervals; the next writer of the others spins and sees its turn at once."),
+        ).number("best").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock").because("Most waiters of shfl-rw sleep, and the few that are awake look at the word at growing intervals; the next writer of the others spins and sees its turn at once."),
         claim(
             "shfl-writers-stock",
             "section 6.1, figure 9b (the writer side, here mmap)",
@@ -104,7 +104,7 @@ pub fn claims() -> Vec<Claim> {
                     [COHORT_RW, CST_RW].map(|lock| over("mmap-rw", RW, lock, *threads, gain(1.8)))
                 })
                 .collect(),
-        ).number("1.8-2x").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit"),
+        ).number("1.8-2x").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock"),
         claim(
             "shfl-writers-oversubscribed",
             "section 6.1, figure 9b (2x over-subscription, here mmap)",
@@ -122,7 +122,7 @@ pub fn claims() -> Vec<Claim> {
                 over("mmap-rw", CST_RW, RW, 48, Bound::AtLeast(WORSE)),
                 over("mmap-rw", CST_RW, RW, 192, Bound::AtLeast(WORSE)),
             ],
-        ).number("after 2 nodes").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock, and the caches have no limit").because("In the paper each new inode's lock allocates what its socket needs."),
+        ).number("after 2 nodes").outside("memory: in the paper each inode contains the lock and its allocation slows down; here there is one lock").because("In the paper each new inode's lock allocates what its socket needs."),
         claim(
             "shfl-readers-hierarchical",
             "section 6.1, figure 9c (readers only)",

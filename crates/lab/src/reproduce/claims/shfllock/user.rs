@@ -42,7 +42,7 @@ pub fn claims() -> Vec<Claim> {
             "The throughput of blocking locks is better than non-blocking ones because fewer threads are contending \
              on locks.",
             vec![over("readrandom", B, NB, 192, Bound::AtLeast(BETTER))],
-        ).number("better").outside("turbo mode and bandwidth: a waiter that spins on a line of its own costs other threads nothing in the model").because("Both keep the lock within a socket, shfl-spin by shuffling, shfl by stealing."),
+        ).number("better").outside("turbo mode: a waiter that spins on a line of its own costs other threads nothing in the model").because("Both keep the lock within a socket, shfl-spin by shuffling, shfl by stealing."),
         claim(
             "shfl-leveldb-pthread",
             "section 6.4, figure 12b",

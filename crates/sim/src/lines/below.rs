@@ -1,0 +1,100 @@
+//! What lies below the cores: which lines have to leave their caches, where those come from that no core has, and how long they
+//! wait for others on the way. With a profile that has no limits, memory alone.
+
+use super::{Lines, Requester};
+use crate::events::Time;
+use crate::topology::{Place, Topology};
+
+impl Lines {
+    /// A core uses a line that it has, or has just got, and another may have to leave its cache for that.
+    #[inline]
+    pub(super) fn keep(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
+        if let Some(caches) = &self.caches
+            && (caches.keeps_private() || caches.must_keep_private(self.lines.len()))
+        {
+            self.keep_in_cache(topology, number, core, now);
+        }
+    }
+
+    fn keep_in_cache(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
+        let Some(caches) = &mut self.caches else { return };
+        if !caches.keeps_private() {
+            caches.keep_private();
+            for (line, number) in self.lines.iter().zip(0..) {
+                for core in 0..topology.cores() as u16 {
+                    if line.is_at(core) {
+                        caches.use_private(core, line.place, number);
+                    }
+                }
+            }
+        }
+        let lines = &mut self.lines;
+        let place = lines[number as usize].place;
+        let Some(left) = caches.use_private(core, place, number) else { return };
+        let line = &mut lines[left as usize];
+        line.leave(topology, core);
+        let (cluster, place) = (topology.cluster_of(core), line.place);
+        let Some(left) = caches.use_shared(cluster, place, left, lines.len()) else { return };
+        let line = &mut lines[left as usize];
+        line.cached &= !(1 << cluster);
+        if line.modified && line.is_nowhere() {
+            line.modified = false;
+            // Nobody waits for what is written back, but it takes its time there.
+            caches.at_memory(line.home, now);
+        }
+    }
+
+    /// A core takes a line from all others, and from the shared caches.
+    #[inline]
+    pub(super) fn take(&mut self, topology: &Topology, number: u32, core: u16) {
+        let line = &mut self.lines[number as usize];
+        if let Some(caches) = &mut self.caches
+            && caches.keeps_private()
+        {
+            let place = line.place;
+            line.holders().filter(|other| *other != core).for_each(|other| {
+                caches.forget_private(other, place, number);
+            });
+            let clusters = 0..topology.all_clusters() as u16;
+            clusters.filter(|cluster| line.cached >> cluster & 1 != 0).for_each(|cluster| {
+                caches.forget_shared(cluster, place, number);
+            });
+        }
+        line.own(core);
+    }
+
+    /// The latency of a line that no core has: from a shared cache or from memory, and whether from another node. In the end, how
+    /// long it waits for others on the way.
+    pub(super) fn fetch_below(
+        &mut self,
+        topology: &Topology,
+        number: u32,
+        who: &Requester,
+        now: Time,
+    ) -> (Time, bool, Time) {
+        let Place { core, node } = who.place;
+        let line = &self.lines[number as usize];
+        let home = line.home;
+        let memory = self.costs.dram[topology.between_nodes(node, home) as usize];
+        let Some(caches) = &mut self.caches else { return (memory, home != node, 0) };
+        let here = topology.cluster_of(core);
+        if line.cached >> here & 1 != 0 {
+            caches.use_shared(here, line.place, number, 0);
+            return (caches.shared_hit, false, 0);
+        }
+        let clusters = (0..topology.all_clusters() as u16).filter(|cluster| line.cached >> cluster & 1 != 0);
+        let distance = |cluster: u16| topology.between_nodes(node, topology.node_of_cluster(cluster));
+        if let Some(nearest) = clusters.min_by_key(|cluster| distance(*cluster)) {
+            let supplier = topology.node_of_cluster(nearest);
+            let latency = self.costs.clean[distance(nearest) as usize] + self.costs.leg(home, node, supplier);
+            return (latency, supplier != node, caches.at_link(supplier, node, now));
+        }
+        let queued = caches.at_memory(home, now) + caches.at_link(home, node, now);
+        (memory, home != node, queued)
+    }
+
+    /// How long a line that comes from a core of another node waits for others on the link.
+    pub(super) fn on_the_link(&mut self, from: u16, to: u16, now: Time) -> Time {
+        self.caches.as_mut().map_or(0, |caches| caches.at_link(from, to, now))
+    }
+}

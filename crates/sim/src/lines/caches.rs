@@ -1,0 +1,228 @@
+//! How much caches hold, and how fast memory and links are: `Profile::memory`. Without that section a cache has no end, and neither
+//! has a link.
+//!
+//! A core's private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
+//! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. Which pages meet in the
+//! same sets is left to chance, as in memory that an operating system gave out. Where a line lies follows from its number, not from
+//! its address, so it is the same in each run.
+//!
+//! Memory and links serve one line after the other.
+
+use super::NONE;
+use crate::events::{NS, Time};
+use crate::profile::{Number, Profile};
+use crate::topology::Topology;
+
+/// Bytes of a line.
+const LINE: f64 = 64.0;
+
+/// Caches of one level.
+struct Level {
+    ways: usize,
+    sets: usize,
+    /// Of each cache each set, what was used last first; [`NONE`] where nothing is. Empty: there is no limit.
+    entries: Vec<u32>,
+}
+
+impl Level {
+    fn new(entries: usize, ways: usize) -> Self {
+        Level { ways, sets: (entries / ways).max(1), entries: Vec::new() }
+    }
+
+    /// How much of it may be in use before it matters where that lies: a quarter. Until then no account is kept, and most
+    /// simulations stay there.
+    fn quarter(&self) -> usize {
+        self.ways * self.sets / 4
+    }
+
+    fn is_kept(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    fn keep(&mut self, caches: usize) {
+        self.entries = vec![NONE; caches * self.sets * self.ways];
+    }
+
+    #[inline]
+    fn set(&mut self, cache: usize, place: u32) -> &mut [u32] {
+        let set = cache * self.sets + place as usize % self.sets;
+        &mut self.entries[set * self.ways..][..self.ways]
+    }
+
+    /// Makes `what` the one that was used last. `Some`: it was not there, and this had to leave for it ([`NONE`]: nothing had).
+    #[inline]
+    fn touch(&mut self, cache: usize, place: u32, what: u32) -> Option<u32> {
+        let set = self.set(cache, place);
+        if set[0] == what {
+            return None;
+        }
+        let found = set.iter().position(|entry| *entry == what);
+        let at = found.unwrap_or(set.len() - 1);
+        let left = set[at];
+        set[..=at].rotate_right(1);
+        set[0] = what;
+        if found.is_some() { None } else { Some(left) }
+    }
+
+    /// It is not there any more, if it was.
+    fn forget(&mut self, cache: usize, place: u32, what: u32) {
+        let set = self.set(cache, place);
+        if let Some(at) = set.iter().position(|entry| *entry == what) {
+            set[at..].rotate_left(1);
+            set[set.len() - 1] = NONE;
+        }
+    }
+}
+
+/// The caches and the ways to memory of a machine.
+pub(super) struct Caches {
+    private: Level,
+    shared: Level,
+    /// A load that the cluster's shared cache has.
+    pub(super) shared_hit: Time,
+    cores: usize,
+    clusters: usize,
+    nodes: usize,
+    /// For how long each node's memory, and each link from node to node, has lines to serve, and what each takes.
+    memory: Vec<Time>,
+    memory_line: Time,
+    links: Vec<Time>,
+    link_line: Time,
+}
+
+impl Caches {
+    pub(super) fn new(profile: &Profile, topology: &Topology) -> Option<Self> {
+        let memory = profile.memory.as_ref()?;
+        let count = |number: &Number| number.value as usize;
+        let lines = |kib: &Number| (kib.value * 1024.0 / LINE) as usize;
+        // A line at so many gigabytes (1e9 bytes) a second.
+        let line = |rate: &Option<Number>| {
+            rate.as_ref().map_or(0, |rate| (LINE / rate.value * NS as f64).round() as Time)
+        };
+        let nodes = topology.nodes;
+        Some(Caches {
+            private: Level::new(lines(&memory.private), count(&memory.private_ways)),
+            shared: Level::new(lines(&memory.shared), count(&memory.shared_ways)),
+            shared_hit: (memory.shared_hit.value * NS as f64).round() as Time,
+            cores: topology.cores(),
+            clusters: topology.all_clusters(),
+            nodes,
+            memory: vec![0; nodes],
+            memory_line: line(&memory.bandwidth),
+            links: vec![0; nodes * nodes],
+            link_line: line(&memory.link),
+        })
+    }
+
+    /// Whether private caches are kept account of, with so many lines.
+    #[inline]
+    pub(super) fn keeps_private(&self) -> bool {
+        self.private.is_kept()
+    }
+
+    /// Whether that has to begin, with so many lines.
+    #[inline]
+    pub(super) fn must_keep_private(&self, lines: usize) -> bool {
+        lines > self.private.quarter()
+    }
+
+    pub(super) fn keep_private(&mut self) {
+        self.private.keep(self.cores);
+    }
+
+    /// A core uses a line that it has, or has just got. What had to leave its cache.
+    #[inline]
+    pub(super) fn use_private(&mut self, core: u16, place: u32, line: u32) -> Option<u32> {
+        self.private.touch(core.into(), place, line).filter(|left| *left != NONE)
+    }
+
+    /// A cluster's shared cache gets or uses a line, one of so many. What had to leave it.
+    pub(super) fn use_shared(&mut self, cluster: u16, place: u32, line: u32, lines: usize) -> Option<u32> {
+        if !self.shared.is_kept() {
+            if lines <= self.shared.quarter() {
+                return None;
+            }
+            self.shared.keep(self.clusters);
+        }
+        self.shared.touch(cluster.into(), place, line).filter(|left| *left != NONE)
+    }
+
+    /// A core has lost a line to a writer.
+    pub(super) fn forget_private(&mut self, core: u16, place: u32, line: u32) {
+        self.private.forget(core.into(), place, line);
+    }
+
+    /// So has a cluster.
+    pub(super) fn forget_shared(&mut self, cluster: u16, place: u32, line: u32) {
+        if self.shared.is_kept() {
+            self.shared.forget(cluster.into(), place, line);
+        }
+    }
+
+    /// How long a line waits at a node's memory, beside the time that it takes without others. (Written back: it waits too, but
+    /// nobody for it.)
+    #[inline]
+    pub(super) fn at_memory(&mut self, home: u16, now: Time) -> Time {
+        queue(&mut self.memory[usize::from(home)], self.memory_line, now)
+    }
+
+    /// ... at the link between two nodes.
+    #[inline]
+    pub(super) fn at_link(&mut self, from: u16, to: u16, now: Time) -> Time {
+        if from == to {
+            return 0;
+        }
+        queue(&mut self.links[usize::from(from) * self.nodes + usize::from(to)], self.link_line, now)
+    }
+}
+
+#[inline]
+fn queue(free: &mut Time, takes: Time, now: Time) -> Time {
+    let begins = now.max(*free);
+    *free = begins + takes;
+    begins - now
+}
+
+/// Where a line lies in the machine's memory, which decides its sets: 64 lines that are touched for the first time one after the
+/// other lie side by side, as those of a page of 4 KiB do, and each 64 of them at a random place.
+pub(super) fn place(number: u32) -> u32 {
+    let mixed = (u64::from(number / 64) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let page = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 38;
+    page as u32 * 64 + number % 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_was_used_longest_ago_leaves_its_set() {
+        let mut level = Level::new(8, 2);
+        level.keep(2);
+        let mut touch = |line: u32| level.touch(1, line, line);
+        // Sets of lines 1, 5, 9: the same.
+        assert_eq!((touch(1), touch(5)), (Some(NONE), Some(NONE)));
+        assert_eq!(touch(2), Some(NONE), "another set");
+        assert_eq!((touch(1), touch(9)), (None, Some(5)));
+        assert_eq!((touch(1), touch(5)), (None, Some(9)));
+    }
+
+    #[test]
+    fn what_is_gone_makes_room() {
+        let mut level = Level::new(4, 4);
+        level.keep(1);
+        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, 0, *line) == Some(NONE)));
+        level.forget(0, 0, 3);
+        level.forget(0, 0, 7);
+        assert_eq!(level.touch(0, 0, 5), Some(NONE));
+        assert_eq!([1, 2, 4].map(|line| level.touch(0, 0, line)), [None; 3]);
+        assert_eq!(level.touch(0, 0, 3), Some(5));
+    }
+
+    #[test]
+    fn a_queue_is_as_long_as_what_is_before_one() {
+        let mut free = 0;
+        assert_eq!([10, 10, 12].map(|now| queue(&mut free, 5, now)), [0, 5, 8]);
+        assert_eq!(queue(&mut free, 5, 100), 0);
+    }
+}
