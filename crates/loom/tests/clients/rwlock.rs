@@ -11,7 +11,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Reads after which a lock that adapts to being read (BRAVO) has done so.
 pub const WARM_UP: usize = 16;
 
-/// A lock and what it protects: how many writes there were.
+/// A lock and what it protects: how many writes there were. The lock comes first, so that its identity is known.
+#[repr(C)]
 pub struct Shared<R> {
     pub lock: R,
     pub writes: UnsafeCell<usize>,
