@@ -269,6 +269,30 @@ fn two_readers_and_writer() {
     ));
 }
 
+/// An attempt to read beside a reader that stays inside, while another reader comes: that one may queue behind the attempt, which
+/// must let it in. Up to 2 preemptions.
+#[test]
+fn reader_behind_an_attempt() {
+    fn stays<R: RawRwLock>(shared: &Shared<R>) {
+        let token = shared.lock.read();
+        shared.await_readers(2);
+        shared.finish_read(token);
+    }
+    fn tries<R: RawRwLock>(shared: &Shared<R>) {
+        tries_read(shared);
+        shared.count_reader();
+    }
+    fn comes<R: RawRwLock>(shared: &Shared<R>) {
+        reads(shared);
+        shared.count_reader();
+    }
+    for_each_rwlock!(R if R::SHARES && !is_bravo::<R>() => Model::new(if R::INFO.blocking { 1 } else { 2 }).check(
+        Shared::<R>::new,
+        &[stays, tries, comes],
+        free_after::<R, 0>
+    ));
+}
+
 /// Two readers in the table, or one in it and one that found its slot taken, and a writer that
 /// revokes; up to 2 preemptions, or 1 where waiters also go to sleep.
 #[test]
