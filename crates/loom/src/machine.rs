@@ -25,6 +25,8 @@
 //!   The row of a thread that exits is used again when it is empty.
 //! - **Queue nodes** are used again by the thread that released them, last in, first out. A node that is released while
 //!   another thread may still write to it is reported, and so is a leak.
+//! - **Identities** do not depend on the run. What the threads share has the same identities in every execution. Other lines of
+//!   memory have numbers, in the order in which an execution first asks for their identity.
 
 use super::words::{Cell, UsizeCell};
 use execution::Sleeper;
@@ -36,6 +38,7 @@ use std::rc::Rc;
 
 mod execution;
 mod model;
+mod names;
 
 pub use execution::{exit_thread, stay, thread_number};
 pub(crate) use execution::{in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed};
@@ -254,6 +257,10 @@ unsafe impl Machine for Loom {
 
     fn thread_id() -> usize {
         thread_number() + 1
+    }
+
+    fn identity(address: usize) -> usize {
+        if in_model() { state(|s| s.names.identity(address)) } else { address }
     }
 
     /// Threads alternate between the nodes.

@@ -348,6 +348,48 @@ mod tests {
     }
 
     #[test]
+    fn waiters_spin_where_that_has_succeeded() {
+        let semaphore = Semaphore::new(0);
+        (0..FAILURES).for_each(|_| assert!(!semaphore.spin(), "there is no unit"));
+        semaphore.release().unwrap();
+        for _ in 0..PROBE {
+            assert!(!semaphore.spin(), "a waiter spins although spins have failed");
+        }
+        assert!(semaphore.spin(), "one waiter in `PROBE` spins");
+        semaphore.release().unwrap();
+        assert!(semaphore.spin(), "a waiter does not spin although the spin before succeeded");
+        // The two spins that succeeded make up for two that fail.
+        (0..2).for_each(|_| assert!(!semaphore.spin(), "there is no unit"));
+        semaphore.release().unwrap();
+        assert!(!semaphore.spin(), "a waiter spins although spins have failed");
+    }
+
+    /// A waiter that is woken for no unit would only go to sleep again.
+    #[test]
+    fn no_units_change_nothing() {
+        let semaphore = Semaphore::new(0);
+        assert_eq!(semaphore.step(false, false), Step::Sleep(SLEEPERS));
+        assert_eq!(semaphore.release_many(0), Ok(()));
+        assert_eq!(semaphore.word().load(Relaxed), SLEEPERS, "a waiter is woken for no unit");
+        let full = Semaphore::new(Semaphore::MAX);
+        assert_eq!(full.release_many(0), Ok(()));
+        assert_eq!(full.value(), Semaphore::MAX);
+    }
+
+    #[test]
+    fn the_last_step_takes_a_unit_or_leaves_a_note() {
+        for slept in [false, true] {
+            let semaphore = Semaphore::new(1);
+            assert_eq!(semaphore.step(slept, true), Step::Taken);
+            // Other threads may sleep where the caller has slept.
+            assert_eq!(semaphore.word().load(Relaxed), if slept { SLEEPERS } else { 0 });
+            let semaphore = Semaphore::new(0);
+            assert_eq!(semaphore.step(slept, true), Step::GivenUp);
+            assert_eq!(semaphore.word().load(Relaxed), if slept { SLEEPERS } else { 0 });
+        }
+    }
+
+    #[test]
     fn the_value_has_a_bound() {
         let semaphore = Semaphore::new(Semaphore::MAX - 1);
         assert_eq!(semaphore.release_many(2), Err(Overflow));

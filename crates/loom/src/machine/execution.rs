@@ -1,5 +1,6 @@
 //! The state of one execution, and how the threads of the model reach it.
 
+use super::names::{Names, Place};
 use super::{Loom, Mistake, Model};
 use crate::records;
 use crate::words::UsizeCell;
@@ -32,6 +33,7 @@ pub(super) type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
 pub struct State {
     pub(super) mistake: Mistake,
     pub(super) clock: bool,
+    pub(super) names: Names,
     pub(super) numa_nodes: usize,
     /// One per thread; see the module documentation.
     pub(super) instructions: Vec<Mutex<()>>,
@@ -67,11 +69,12 @@ pub struct State {
 }
 
 impl State {
-    fn new(model: &Model, threads: usize) -> Self {
+    fn new(model: &Model, threads: usize, place: Place) -> Self {
         let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
         State {
             mistake: model.mistake,
             clock: model.clock,
+            names: Names::new(place),
             numa_nodes: model.nodes,
             instructions: (0..threads).map(|_| Mutex::new(())).collect(),
             buckets: RefCell::default(),
@@ -246,10 +249,10 @@ loom::thread_local! {
     static THREAD: StdCell<usize> = StdCell::new(usize::MAX);
 }
 
-/// Begins an execution with so many threads, of which the caller is the first.
-pub(super) fn begin(model: &Model, threads: usize) {
+/// Begins an execution with so many threads, of which the caller is the first. What they share is in `place`.
+pub(super) fn begin(model: &Model, threads: usize, place: Place) {
     STATE.set(None);
-    STATE.set(Some(Rc::new(State::new(model, threads))));
+    STATE.set(Some(Rc::new(State::new(model, threads, place))));
     be_thread(0);
 }
 

@@ -1,6 +1,7 @@
 //! What is explored: a client, by a model of the machine, with a seeded mistake or without.
 
 use super::execution;
+use super::names::{LINE, Place};
 use loom::sync::atomic::Ordering;
 use loom::thread;
 
@@ -149,8 +150,8 @@ impl Model {
         }
     }
 
-    /// The same with a smaller or larger table of visible readers. Which readers share a slot depends
-    /// on addresses, and so on the run; with one slot all do.
+    /// The same with a smaller or larger table of visible readers. Which readers share a slot follows from the lock's place in what
+    /// the threads share, and from the threads' numbers; with one slot all do.
     pub const fn with_reader_slots(self, reader_slots: usize) -> Self {
         Model { reader_slots, ..self }
     }
@@ -247,13 +248,16 @@ impl Model {
         builder.max_threads = all;
         let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counter = executions.clone();
-        // One place for all executions: what an algorithm computes from a lock's address (a hash)
+        // One place for all executions: what an algorithm computes from a lock's identity (a hash)
         // must not change from one to the next.
+        let layout = client.layout.align_to(LINE).expect("a line is a power of two");
         // SAFETY: the layout is not of size zero.
-        let place = unsafe { std::alloc::alloc(client.layout) }.expose_provenance();
+        let place = unsafe { std::alloc::alloc(layout) }.expose_provenance();
+        assert_ne!(place, 0, "no memory for what the threads share");
+        let shared = Place { start: place, size: layout.size() };
         builder.check(move || {
             counter.fetch_add(1, Ordering::Relaxed);
-            execution::begin(&self, all);
+            execution::begin(&self, all, shared);
             let at = || std::ptr::with_exposed_provenance_mut::<()>(place);
             (client.start)(at());
             // The first thread is the clock, or runs the first part of the client itself.

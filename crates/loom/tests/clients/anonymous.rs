@@ -5,10 +5,11 @@ use crate::machine::{Loom, Model, fails};
 use crate::rwlock::{Shared, free_after, reads, warm, works_after, writes};
 use latchwork::locks::mutex::Info;
 use latchwork::locks::rwlock::RawRwLock;
+use latchwork::locks::rwlock::bravo::table::{Anywhere, Slots};
 use latchwork::locks::rwlock::bravo::{RawBravo, ReadToken};
 use latchwork::locks::rwlock::pf_t::RawPfT;
 use latchwork::machine::{Machine, Word};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// BRAVO whose read tokens are lost. It counts the readers of the underlying lock.
 struct Anonymous<const FLAW: u8> {
@@ -181,26 +182,63 @@ fn another_thread_ends_the_read() {
     }
 }
 
-/// The first thread reads, and goes on. Another thread is to end the read.
-fn held<const FLAW: u8>(shared: &Shared<Anonymous<FLAW>>) {
-    warm(shared);
-    shared.lock.read();
+/// A lock whose first reader's slot comes after the second one's in the search.
+#[repr(C)]
+struct Meeting {
+    /// Moves the lock to an identity with which the slots are in that order.
+    _before: usize,
+    shared: Shared<Anonymous<SOUND>>,
+    /// The slot of the read that another thread is to end.
+    held: AtomicUsize,
 }
 
-fn ends_a_read<const FLAW: u8>(shared: &Shared<Anonymous<FLAW>>) {
-    shared.finish_read(());
+const SLOTS: usize = 4;
+
+impl Meeting {
+    fn new() -> Meeting {
+        Meeting { _before: 0, shared: Shared::new(), held: AtomicUsize::new(SLOTS) }
+    }
+
+    /// The slot in which the calling thread reads.
+    fn own_slot(&self) -> usize {
+        let lock = std::ptr::from_ref(&self.shared.lock.lock).addr();
+        Anywhere::first::<Loom>(Loom::identity(lock), SLOTS)
+    }
+}
+
+/// The first thread reads, and goes on. Another thread is to end the read.
+fn is_held(meeting: &Meeting) {
+    warm(&meeting.shared);
+    meeting.shared.lock.read();
+    let slot = meeting.own_slot();
+    // SAFETY: the slot is only looked at.
+    assert_ne!(unsafe { Loom::visible_readers() }[slot].load(Relaxed), 0, "the read is not in its slot");
+    meeting.held.store(slot, Relaxed);
 }
 
 /// A release for another thread meets a reader that has filled its slot, and will find that a writer revokes the bias. The release
-/// may take that slot for the one that it ends: with 4 slots and these places of the threads, it comes first in the search. At
-/// most 2 preemptions.
+/// may take that slot for the one that it ends, because it comes first in the search. At most 2 preemptions.
 #[test]
 fn a_release_meets_a_reader_that_finds_no_bias() {
+    fn reads_in_a_slot_before(meeting: &Meeting) {
+        let (own, held) = (meeting.own_slot(), meeting.held.load(Relaxed));
+        assert!(own < held, "slot {own} is searched after {held}: the lock needs another place in `Meeting`");
+        reads(&meeting.shared);
+    }
+    fn ends_the_read(meeting: &Meeting) {
+        // It looks in its own slot before all others.
+        assert_ne!(
+            meeting.own_slot(),
+            meeting.held.load(Relaxed),
+            "the lock needs another place in `Meeting`"
+        );
+        meeting.shared.finish_read(());
+    }
     crate::report("bravo, anonymous", || {
-        Model::new(2).with_reader_slots(4).check(
-            (Shared::<Anonymous<SOUND>>::new, held::<SOUND>),
-            &[writes, reads, ends_a_read],
-            free_after::<Anonymous<SOUND>, 1>,
+        Model::new(2).with_reader_slots(SLOTS).check(
+            (Meeting::new, is_held),
+            &[|meeting| writes(&meeting.shared), reads_in_a_slot_before, ends_the_read],
+            |meeting| free_after::<_, 1>(&meeting.shared),
         )
     });
 }

@@ -103,6 +103,25 @@ fn passes_on<L: RawMutex>(market: &Market<L>) {
     market.unlock(token);
 }
 
+/// Waits until it is notified, and then gives up as a thread that is cancelled. Does not wait if there is or was an item: then no
+/// notification may come.
+fn abandons<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    if market.items() + market.taken() > 0 {
+        return market.unlock(token);
+    }
+    let ticket = market.arrived.prepare();
+    market.unlock(token);
+    market.arrived.block(ticket, None);
+    market.arrived.abandon(ticket);
+}
+
+/// Consumes, and notifies a thread that may still wait.
+fn consumes_and_notifies<L: RawMutex>(market: &Market<L>) {
+    consumes(market);
+    market.arrived.notify_one();
+}
+
 /// Offers an item, and notifies with the mutex held.
 fn produces<L: RawMutex>(market: &Market<L>) {
     let token = market.mutex.lock();
@@ -255,6 +274,22 @@ fn timeouts_swallow_no_notification() {
         Market::<L>::new,
         &[passes_on, consumes, produces],
         sold::<L, 1>
+    ));
+}
+
+/// A waiter that is notified and then cancelled passes the notification on, so an item waits for no thread in vain; up to 2
+/// preemptions. It does so before it counts itself out: then the condition variable may be destroyed (up to 3 preemptions).
+#[test]
+fn cancelled_waiters_swallow_no_notification() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check(
+        Market::<L>::new,
+        &[abandons, consumes_and_notifies, produces],
+        sold::<L, 1>
+    ));
+    for_each_mutex!(L if for_three::<L>() => Model::new(3).check(
+        Market::<L>::new,
+        &[abandons, produces_and_destroys],
+        |market| assert_eq!(market.taken(), 0)
     ));
 }
 

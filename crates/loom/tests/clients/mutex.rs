@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::*;
 
 /// A lock and what it protects: how many sections there were.
 pub struct Shared<L> {
-    lock: L,
+    pub lock: L,
     sections: UnsafeCell<usize>,
 }
 
@@ -30,7 +30,7 @@ impl<L: RawMutex> Shared<L> {
     }
 
     /// The critical section, and its end.
-    fn finish(&self, token: L::Token) {
+    pub fn finish(&self, token: L::Token) {
         assert!(self.lock.is_locked());
         // SAFETY: the caller holds the lock.
         self.sections.with_mut(|sections| unsafe { *sections += 1 });
@@ -57,7 +57,7 @@ pub fn twice<L: RawMutex>(shared: &Shared<L>) {
 }
 
 /// A section that lasts until the others have queued up.
-fn once_for_long<L: RawMutex>(shared: &Shared<L>) {
+pub fn once_for_long<L: RawMutex>(shared: &Shared<L>) {
     let token = shared.lock.lock();
     for _ in 0..PATIENCE_OF_HOLDER {
         loom::thread::yield_now();

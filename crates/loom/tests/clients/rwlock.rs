@@ -11,7 +11,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Reads after which a lock that adapts to being read (BRAVO) has done so.
 pub const WARM_UP: usize = 16;
 
-/// A lock and what it protects: how many writes there were.
+/// A lock and what it protects: how many writes there were. The lock comes first, so that its identity is known.
+#[repr(C)]
 pub struct Shared<R> {
     pub lock: R,
     pub writes: UnsafeCell<usize>,
@@ -265,6 +266,30 @@ fn two_readers_and_writer() {
         Shared::<R>::new,
         &[reads, reads, writes],
         free_after::<R, 1>
+    ));
+}
+
+/// An attempt to read beside a reader that stays inside, while another reader comes: that one may queue behind the attempt, which
+/// must let it in. Up to 2 preemptions.
+#[test]
+fn reader_behind_an_attempt() {
+    fn stays<R: RawRwLock>(shared: &Shared<R>) {
+        let token = shared.lock.read();
+        shared.await_readers(2);
+        shared.finish_read(token);
+    }
+    fn tries<R: RawRwLock>(shared: &Shared<R>) {
+        tries_read(shared);
+        shared.count_reader();
+    }
+    fn comes<R: RawRwLock>(shared: &Shared<R>) {
+        reads(shared);
+        shared.count_reader();
+    }
+    for_each_rwlock!(R if R::SHARES && !is_bravo::<R>() => Model::new(if R::INFO.blocking { 1 } else { 2 }).check(
+        Shared::<R>::new,
+        &[stays, tries, comes],
+        free_after::<R, 0>
     ));
 }
 

@@ -1,7 +1,7 @@
 //! Clients of the semaphore.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model};
-use latchwork::locks::semaphore::RawSemaphore;
+use crate::machine::{DEADLINE, Loom, Mistake, Model, one_fewer_daily};
+use latchwork::locks::semaphore::{RawSemaphore, Step};
 use latchwork::machine::Machine;
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -89,6 +89,60 @@ fn every_unit_wakes() {
 fn timeouts_swallow_no_wake() {
     check(Model::new(1).with_clock(), with::<0>, &[takes_in_time, takes, gives], left::<0>);
     check(Model::new(2).with_clock(), with::<0>, &[takes_in_time, gives], left::<1>);
+}
+
+/// Sleeps, and then gives up what may have been a wake for it: as `end` says, which returns whether it has a unit.
+fn sleeps_once(shared: &Shared, end: fn(&RawSemaphore<Loom>) -> bool) {
+    let taken = match shared.semaphore.step(false, false) {
+        Step::Sleep(expected) => {
+            Loom::wait(shared.semaphore.word(), expected, None);
+            end(&shared.semaphore)
+        }
+        step => step == Step::Taken,
+    };
+    if taken {
+        gives(shared);
+    }
+}
+
+/// As a thread that is cancelled.
+fn is_cancelled(shared: &Shared) {
+    sleeps_once(shared, |semaphore| {
+        semaphore.forsake();
+        false
+    });
+}
+
+/// As a thread that must not sleep again.
+fn is_late(shared: &Shared) {
+    sleeps_once(shared, |semaphore| semaphore.step(true, true) == Step::Taken);
+}
+
+fn takes_and_gives(shared: &Shared) {
+    takes(shared);
+    gives(shared);
+}
+
+/// Gives a unit, and may be the one that takes it: then the waiter that was woken for it finds none.
+fn gives_and_tries(shared: &Shared) {
+    gives(shared);
+    if shared.semaphore.try_acquire() {
+        gives(shared);
+    }
+}
+
+/// A waiter that was woken, and then gives up, leaves the wake or the note of the other sleepers behind; up to 2 preemptions.
+#[test]
+fn waiters_that_give_up_swallow_no_wake() {
+    for gives_up in [is_cancelled as fn(&Shared), is_late] {
+        check(Model::new(2), with::<0>, &[gives_up, takes_and_gives, gives], left::<1>);
+        check(
+            Model::new(one_fewer_daily(2)),
+            with::<0>,
+            &[gives_up, takes_and_gives, gives_and_tries],
+            left::<1>,
+        );
+    }
 }
 
 /// A thread that acquires the unit of a release may destroy the semaphore; every interleaving.

@@ -101,9 +101,10 @@ impl<M: Machine> RawQspinlock<M> {
             let _ = M::spin_for(&self.word, Relaxed, PENDING_LOOKS, |word| word != PENDING);
         }
         if self.word.load(Relaxed) & !LOCKED == 0 {
-            let word = self.word.fetch_or(PENDING, Acquire); // (A), if it was free
+            let word = self.word.fetch_or(PENDING, Relaxed);
             if word & !LOCKED == 0 {
-                // (A) pairs with the subtraction in `unlock`.
+                // (A) pairs with the subtraction in `unlock`. If the lock was free, this sees the thread's own PENDING, which
+                // continues the release sequence of that subtraction.
                 M::spin_until(&self.word, Acquire, |word| word & LOCKED == 0);
                 self.word.fetch_sub(PENDING - LOCKED, Relaxed);
                 return;

@@ -163,8 +163,8 @@ impl<M: Machine> RawMcsRw<M> {
 
     /// A reader that is inside lets in the one behind it, if that was there before.
     fn enter_read(&self, node: Node<'static, M>) {
-        // (E) A reader that comes later finds this one inside.
-        if node.status().load(Acquire) & READER_BEHIND != 0 {
+        // (E) A reader that comes later finds this one inside. Relaxed: `successor` acquires what the other reader has written.
+        if node.status().load(Relaxed) & READER_BEHIND != 0 {
             let next = successor(node);
             self.readers.fetch_add(1, Relaxed);
             unblock(next);
