@@ -49,7 +49,7 @@ use crate::topology::{Distance, Place, Topology};
 use caches::Caches;
 use costs::Costs;
 use index::Index;
-use line::{Line, farthest_here, nearest};
+use line::{Line, farthest_here, nearest, ones};
 
 /// No core, line or thread.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -159,7 +159,7 @@ impl Lines {
             Home::Node(node) => node.min(nodes as u16 - 1),
             Home::Interleave => (number as usize % nodes) as u16,
         };
-        let mut line = Line::new(home, number);
+        let mut line = Line::new(home);
         if let Some(pair) = self.index.find((address >> 6) ^ 1) {
             line.pair = pair;
             self.lines[pair as usize].pair = number;
@@ -309,7 +309,7 @@ impl Lines {
         } else {
             (latency, remote, queued) = self.fetch_below(topology, number, who, now);
             occupancy = latency;
-            self.take(topology, number, core); // exclusive: the first write is free
+            self.take(number, core); // exclusive: the first write is free
             let line = &mut self.lines[number as usize];
             line.modified = false;
             line.last_cpu = who.cpu;
@@ -361,7 +361,7 @@ impl Lines {
         } else {
             self.fetch_below(topology, number, who, now)
         };
-        self.take(topology, number, core);
+        self.take(number, core);
         let costs = &self.costs;
         let line = &mut self.lines[number as usize];
         line.modified = true;
@@ -384,10 +384,7 @@ impl Lines {
         let costs = &self.costs;
         let others = line.sharer_count - u16::from(line.has(core));
         let (mut time, mut remote) = (0, false);
-        let mut nodes = line.sharer_nodes;
-        while nodes != 0 {
-            let sharer = nodes.trailing_zeros() as u16;
-            nodes &= nodes - 1;
+        for sharer in ones(line.sharer_nodes) {
             if sharer != node {
                 remote = true;
                 let distance = topology.between_nodes(node, sharer);

@@ -13,6 +13,7 @@
 mod memory;
 
 use crate::Error;
+use crate::events::{NS, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,13 @@ pub struct Number {
     pub value: f64,
     /// Where it comes from: "measured: ...", "looked up: ..." or "estimate: ...".
     pub source: String,
+}
+
+impl Number {
+    /// Nanoseconds as the simulator counts time.
+    pub(crate) fn time(&self) -> Time {
+        (self.value * NS as f64).round() as Time
+    }
 }
 
 /// How sockets are connected.

@@ -43,7 +43,7 @@ pub(crate) struct Costs {
 
 impl Costs {
     fn new(profile: &Profile) -> Self {
-        let ps = |number: &Number| (number.value * NS as f64).round() as Time;
+        let ps = Number::time;
         let or = |number: &Option<Number>, otherwise| number.as_ref().map_or(otherwise, ps);
         let processor = &profile.processor;
         let wakeup_soon = or(&profile.kernel.wakeup_soon, ps(&profile.kernel.wakeup));

@@ -69,9 +69,9 @@ pub fn shared_hit(cpu: usize, private: usize) -> Sample {
 
 /// How many KiB of the shared cache this CPU gets: other virtual machines use it too, or the host keeps a part of it for each.
 /// The largest power of two times the private cache, of at most what the kernel says, through which a load of a chase takes less
-/// than half-way from `hit` to `memory`.
+/// than half-way from `hit` to `memory`. At least twice the private cache: that is where `hit` was measured.
 pub fn shared(cpu: usize, private: usize, said: usize, hit: f64, memory: f64) -> usize {
-    let sizes = std::iter::successors(Some(private * 2), |kib| Some(kib * 2)).take_while(|kib| *kib <= said);
+    let sizes = std::iter::successors(Some(private * 4), |kib| Some(kib * 2)).take_while(|kib| *kib <= said);
     let is_there = |kib: &usize| Sample::of(&chase(cpu, kib * LINES)).median < (hit + memory) / 2.0;
     sizes.take_while(is_there).last().unwrap_or(private * 2)
 }

@@ -310,8 +310,7 @@ impl Calibration {
         }
     }
 
-    /// What is known of the caches. Memory and links have no limit: a few CPUs of a
-    /// socket do not reach it.
+    /// What is known of the caches. Memory and links have no limit: a few CPUs of a socket do not reach it.
     fn capacity(&mut self) {
         let cpu = self.cpu();
         let said = |value: usize, source: &str| Number { value: value as f64, source: source.into() };

@@ -1,6 +1,7 @@
 //! What lies below the cores: which lines have to leave their caches, where those come from that no core has, and how long they
 //! wait for others on the way. With a profile that has no limits, memory alone.
 
+use super::line::ones;
 use super::{Lines, Requester};
 use crate::events::Time;
 use crate::topology::{Place, Topology};
@@ -10,7 +11,7 @@ impl Lines {
     #[inline]
     pub(super) fn keep(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
         if let Some(caches) = &self.caches
-            && (caches.keeps_private() || caches.must_keep_private(self.lines.len()))
+            && caches.must_keep_private(self.lines.len())
         {
             self.keep_in_cache(topology, number, core, now);
         }
@@ -23,18 +24,16 @@ impl Lines {
             for (line, number) in self.lines.iter().zip(0..) {
                 for core in 0..topology.cores() as u16 {
                     if line.is_at(core) {
-                        caches.use_private(core, line.place, number);
+                        caches.use_private(core, number);
                     }
                 }
             }
         }
         let lines = &mut self.lines;
-        let place = lines[number as usize].place;
-        let Some(left) = caches.use_private(core, place, number) else { return };
-        let line = &mut lines[left as usize];
-        line.leave(topology, core);
-        let (cluster, place) = (topology.cluster_of(core), line.place);
-        let Some(left) = caches.use_shared(cluster, place, left, lines.len()) else { return };
+        let Some(left) = caches.use_private(core, number) else { return };
+        lines[left as usize].leave(topology, core);
+        let cluster = topology.cluster_of(core);
+        let Some(left) = caches.put_shared(cluster, left, lines.len()) else { return };
         let line = &mut lines[left as usize];
         line.cached &= !(1 << cluster);
         if line.modified && line.is_nowhere() {
@@ -46,19 +45,14 @@ impl Lines {
 
     /// A core takes a line from all others, and from the shared caches.
     #[inline]
-    pub(super) fn take(&mut self, topology: &Topology, number: u32, core: u16) {
+    pub(super) fn take(&mut self, number: u32, core: u16) {
         let line = &mut self.lines[number as usize];
         if let Some(caches) = &mut self.caches
             && caches.keeps_private()
         {
-            let place = line.place;
-            line.holders().filter(|other| *other != core).for_each(|other| {
-                caches.forget_private(other, place, number);
-            });
-            let clusters = 0..topology.all_clusters() as u16;
-            clusters.filter(|cluster| line.cached >> cluster & 1 != 0).for_each(|cluster| {
-                caches.forget_shared(cluster, place, number);
-            });
+            let others = line.holders().filter(|other| *other != core);
+            others.for_each(|other| caches.forget_private(other, number));
+            ones(line.cached).for_each(|cluster| caches.forget_shared(cluster, number));
         }
         line.own(core);
     }
@@ -79,12 +73,10 @@ impl Lines {
         let Some(caches) = &mut self.caches else { return (memory, home != node, 0) };
         let here = topology.cluster_of(core);
         if line.cached >> here & 1 != 0 {
-            caches.use_shared(here, line.place, number, 0);
             return (caches.shared_hit, false, 0);
         }
-        let clusters = (0..topology.all_clusters() as u16).filter(|cluster| line.cached >> cluster & 1 != 0);
         let distance = |cluster: u16| topology.between_nodes(node, topology.node_of_cluster(cluster));
-        if let Some(nearest) = clusters.min_by_key(|cluster| distance(*cluster)) {
+        if let Some(nearest) = ones(line.cached).min_by_key(|cluster| distance(*cluster)) {
             let supplier = topology.node_of_cluster(nearest);
             let latency = self.costs.clean[distance(nearest) as usize] + self.costs.leg(home, node, supplier);
             return (latency, supplier != node, caches.at_link(supplier, node, now));

@@ -44,30 +44,30 @@ impl Level {
     }
 
     #[inline]
-    fn set(&mut self, cache: usize, place: u32) -> &mut [u32] {
-        let set = cache * self.sets + place as usize % self.sets;
+    fn set(&mut self, cache: usize, line: u32) -> &mut [u32] {
+        let set = cache * self.sets + place(line) as usize % self.sets;
         &mut self.entries[set * self.ways..][..self.ways]
     }
 
-    /// Makes `what` the one that was used last. `Some`: it was not there, and this had to leave for it ([`NONE`]: nothing had).
+    /// Makes `line` the one that was used last. `Some`: it was not there, and this had to leave for it ([`NONE`]: nothing had).
     #[inline]
-    fn touch(&mut self, cache: usize, place: u32, what: u32) -> Option<u32> {
-        let set = self.set(cache, place);
-        if set[0] == what {
+    fn touch(&mut self, cache: usize, line: u32) -> Option<u32> {
+        let set = self.set(cache, line);
+        if set[0] == line {
             return None;
         }
-        let found = set.iter().position(|entry| *entry == what);
+        let found = set.iter().position(|entry| *entry == line);
         let at = found.unwrap_or(set.len() - 1);
         let left = set[at];
         set[..=at].rotate_right(1);
-        set[0] = what;
+        set[0] = line;
         if found.is_some() { None } else { Some(left) }
     }
 
     /// It is not there any more, if it was.
-    fn forget(&mut self, cache: usize, place: u32, what: u32) {
-        let set = self.set(cache, place);
-        if let Some(at) = set.iter().position(|entry| *entry == what) {
+    fn forget(&mut self, cache: usize, line: u32) {
+        let set = self.set(cache, line);
+        if let Some(at) = set.iter().position(|entry| *entry == line) {
             set[at..].rotate_left(1);
             set[set.len() - 1] = NONE;
         }
@@ -103,7 +103,7 @@ impl Caches {
         Some(Caches {
             private: Level::new(lines(&memory.private), count(&memory.private_ways)),
             shared: Level::new(lines(&memory.shared), count(&memory.shared_ways)),
-            shared_hit: (memory.shared_hit.value * NS as f64).round() as Time,
+            shared_hit: memory.shared_hit.time(),
             cores: topology.cores(),
             clusters: topology.all_clusters(),
             nodes,
@@ -114,13 +114,13 @@ impl Caches {
         })
     }
 
-    /// Whether private caches are kept account of, with so many lines.
+    /// Whether account is kept of private caches.
     #[inline]
     pub(super) fn keeps_private(&self) -> bool {
         self.private.is_kept()
     }
 
-    /// Whether that has to begin, with so many lines.
+    /// Whether it has to be, with so many lines.
     #[inline]
     pub(super) fn must_keep_private(&self, lines: usize) -> bool {
         lines > self.private.quarter()
@@ -132,30 +132,30 @@ impl Caches {
 
     /// A core uses a line that it has, or has just got. What had to leave its cache.
     #[inline]
-    pub(super) fn use_private(&mut self, core: u16, place: u32, line: u32) -> Option<u32> {
-        self.private.touch(core.into(), place, line).filter(|left| *left != NONE)
+    pub(super) fn use_private(&mut self, core: u16, line: u32) -> Option<u32> {
+        self.private.touch(core.into(), line).filter(|left| *left != NONE)
     }
 
-    /// A cluster's shared cache gets or uses a line, one of so many. What had to leave it.
-    pub(super) fn use_shared(&mut self, cluster: u16, place: u32, line: u32, lines: usize) -> Option<u32> {
+    /// A cluster's shared cache gets a line, one of so many. What had to leave it.
+    pub(super) fn put_shared(&mut self, cluster: u16, line: u32, lines: usize) -> Option<u32> {
         if !self.shared.is_kept() {
             if lines <= self.shared.quarter() {
                 return None;
             }
             self.shared.keep(self.clusters);
         }
-        self.shared.touch(cluster.into(), place, line).filter(|left| *left != NONE)
+        self.shared.touch(cluster.into(), line).filter(|left| *left != NONE)
     }
 
     /// A core has lost a line to a writer.
-    pub(super) fn forget_private(&mut self, core: u16, place: u32, line: u32) {
-        self.private.forget(core.into(), place, line);
+    pub(super) fn forget_private(&mut self, core: u16, line: u32) {
+        self.private.forget(core.into(), line);
     }
 
     /// So has a cluster.
-    pub(super) fn forget_shared(&mut self, cluster: u16, place: u32, line: u32) {
+    pub(super) fn forget_shared(&mut self, cluster: u16, line: u32) {
         if self.shared.is_kept() {
-            self.shared.forget(cluster.into(), place, line);
+            self.shared.forget(cluster.into(), line);
         }
     }
 
@@ -183,9 +183,9 @@ fn queue(free: &mut Time, takes: Time, now: Time) -> Time {
     begins - now
 }
 
-/// Where a line lies in the machine's memory, which decides its sets: 64 lines that are touched for the first time one after the
-/// other lie side by side, as those of a page of 4 KiB do, and each 64 of them at a random place.
-pub(super) fn place(number: u32) -> u32 {
+/// Where a line lies in the machine's memory, which decides its sets. Each 64 lines whose first touches follow each other lie side
+/// by side, as in a page of 4 KiB. Where those 64 lie is random.
+fn place(number: u32) -> u32 {
     let mixed = (u64::from(number / 64) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let page = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 38;
     page as u32 * 64 + number % 64
@@ -199,7 +199,7 @@ mod tests {
     fn the_line_that_was_used_longest_ago_leaves_its_set() {
         let mut level = Level::new(8, 2);
         level.keep(2);
-        let mut touch = |line: u32| level.touch(1, line, line);
+        let mut touch = |line: u32| level.touch(1, line);
         // Sets of lines 1, 5, 9: the same.
         assert_eq!((touch(1), touch(5)), (Some(NONE), Some(NONE)));
         assert_eq!(touch(2), Some(NONE), "another set");
@@ -211,12 +211,12 @@ mod tests {
     fn what_is_gone_makes_room() {
         let mut level = Level::new(4, 4);
         level.keep(1);
-        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, 0, *line) == Some(NONE)));
-        level.forget(0, 0, 3);
-        level.forget(0, 0, 7);
-        assert_eq!(level.touch(0, 0, 5), Some(NONE));
-        assert_eq!([1, 2, 4].map(|line| level.touch(0, 0, line)), [None; 3]);
-        assert_eq!(level.touch(0, 0, 3), Some(5));
+        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, *line) == Some(NONE)));
+        level.forget(0, 3);
+        level.forget(0, 7);
+        assert_eq!(level.touch(0, 5), Some(NONE));
+        assert_eq!([1, 2, 4].map(|line| level.touch(0, line)), [None; 3]);
+        assert_eq!(level.touch(0, 3), Some(5));
     }
 
     #[test]

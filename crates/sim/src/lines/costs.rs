@@ -1,8 +1,8 @@
 //! What lines cost, looked up once.
 
 use super::{Line, Requester};
-use crate::events::{NS, Time};
-use crate::profile::Profile;
+use crate::events::Time;
+use crate::profile::{Number, Profile};
 use crate::rng::Rng;
 use crate::topology::{DISTANCES, Distance, Place, Topology};
 
@@ -30,7 +30,7 @@ pub(super) struct Costs {
 impl Costs {
     pub(super) fn new(profile: &Profile) -> Self {
         let lines = &profile.lines;
-        let ps = |number: &crate::profile::Number| (number.value * NS as f64).round() as Time;
+        let ps = Number::time;
         let or = |number: &Option<_>, nearer: Time| number.as_ref().map_or(nearer, ps);
         let ladder = |cluster, socket, hop, two_hops| {
             let socket = or(socket, ps(cluster));

@@ -1,6 +1,6 @@
 //! What is known of a cache line, and which of its sharers are near.
 
-use super::{NO_CORE, NONE, caches};
+use super::{NO_CORE, NONE};
 use crate::events::Time;
 use crate::topology::{Distance, Topology};
 
@@ -17,12 +17,10 @@ pub(crate) struct Line {
     pub(super) sharer_count: u16,
     pub(super) sharers: [u64; 8],
     pub(super) sharer_nodes: u64,
-    /// Clusters in whose shared cache it is.
+    /// The clusters whose shared cache has it.
     pub(super) cached: u64,
     /// The other line of the 128-byte pair.
     pub(super) pair: u32,
-    /// What decides in which sets of caches it is.
-    pub(super) place: u32,
     /// Until then the line serves no request.
     pub(crate) free_at: Time,
     /// The thread that made the last request that was no hit.
@@ -38,7 +36,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(home: u16, number: u32) -> Self {
+    pub(super) fn new(home: u16) -> Self {
         Line {
             owner: NO_CORE,
             modified: false,
@@ -49,7 +47,6 @@ impl Line {
             sharer_nodes: 0,
             cached: 0,
             pair: NONE,
-            place: caches::place(number),
             free_at: 0,
             last: NONE,
             probe: (NONE, 0),
@@ -97,11 +94,8 @@ impl Line {
 
     /// The cores that have it.
     pub(super) fn holders(&self) -> impl Iterator<Item = u16> {
-        let words =
-            self.sharers.iter().zip(0_u16..).filter(|(word, _)| self.sharer_count != 0 && **word != 0);
-        let sharers = words.flat_map(|(word, at)| {
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
-        });
+        let sharers =
+            self.sharers.iter().zip(0..).flat_map(|(word, at)| ones(*word).map(move |bit| at * 64 + bit));
         self.holder().into_iter().chain(sharers)
     }
 
@@ -136,19 +130,23 @@ impl Line {
     }
 }
 
+/// The places of the bits that are set.
+#[inline]
+pub(super) fn ones(mut bits: u64) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let first = bits.trailing_zeros() as u16;
+        bits &= bits.wrapping_sub(1);
+        (first < 64).then_some(first)
+    })
+}
+
 /// The nearest sharer: how far, and on which node.
 pub(super) fn nearest(topology: &Topology, line: &Line, core: u16, node: u16) -> (Distance, u16) {
     if line.sharer_nodes >> node & 1 != 0 {
         return (by_cluster(topology, line, core, node, Distance::min, Distance::Socket), node);
     }
-    let mut best = (Distance::TwoHops, line.sharer_nodes.trailing_zeros() as u16);
-    let mut nodes = line.sharer_nodes;
-    while nodes != 0 {
-        let sharer = nodes.trailing_zeros() as u16;
-        nodes &= nodes - 1;
-        best = best.min((topology.between_nodes(node, sharer), sharer));
-    }
-    best
+    let sharers = ones(line.sharer_nodes).map(|sharer| (topology.between_nodes(node, sharer), sharer));
+    sharers.min().expect("a line that is shared has sharers")
 }
 
 /// The farthest sharer on the requester's own node.

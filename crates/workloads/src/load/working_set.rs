@@ -5,7 +5,7 @@
 //! meanwhile. In random order each line says which is next, so the processor waits for each load; in ascending order
 //! it does not, and many lines are on their way at once.
 //!
-//! This is how the simulated caches, translations and memory are compared with real ones (docs/simulator.md).
+//! This is how the simulated caches and memory are compared with real ones (docs/simulator.md).
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
