@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N); a new turn's stamp |
 //! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
-//! | VAIN (3) | a hint: how often newcomers have spun in vain lately | a newcomer that has spun ([`vain`]) | the same |
+//! | VAIN (4) | a hint: in how many turns newcomers have spun in vain lately | a newcomer that has spun ([`vain`]) | the same; a new turn's stamp (one bit) |
 //! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
 //!
 //! # The unlock

@@ -53,9 +53,9 @@ const IN_A_ROW: u32 = 16;
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
 /// The bits of a lock's `turn` that hold a time. The others are the lock's, and [`vain`](super::vain)'s.
-const TIME: u32 = u32::MAX >> 5;
+const TIME: u32 = u32::MAX >> 6;
 
-/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 137 seconds.
+/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 68 seconds.
 pub(crate) fn stamp<M: Machine>() -> Bits {
     Bits(micros::<M>() & TIME)
 }

@@ -49,6 +49,22 @@ fn a_fair_release_hands_over() {
     }
 }
 
+/// Ten threads spin in vain for one long section. That says little of the next ones, so newcomers spin again.
+#[test]
+fn one_long_section_does_not_stop_the_spins() {
+    let lock = RawShfl::<Native>::new();
+    lock.lock();
+    thread::scope(|scope| {
+        (0..10).for_each(|_| _ = scope.spawn(|| once(&lock)));
+        await_queue(&lock);
+        thread::sleep(Duration::from_millis(20));
+        let turn = lock.turn().0 | 1; // a multiple of `TRIAL` would be a trial
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(vain::spins_pay::<Native, NumaPolicy>(&AtomicU32::new(turn)));
+    });
+}
+
 /// LAPSED may stay behind in an empty queue: a head that is interrupted while it leaves looks suspended. The next waiter
 /// queues nevertheless, and clears it. It would else poll for as long as other threads use the lock.
 #[test]

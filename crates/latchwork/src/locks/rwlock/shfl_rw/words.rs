@@ -32,8 +32,8 @@
 //!
 //! | bits | meaning | which thread sets them |
 //! |---|---|---|
-//! | 0 to 26 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
-//! | VAIN (27 to 29) | how often newcomers have spun in vain lately ([`vain`](crate::locks::mutex::vain)) | a newcomer that has spun |
+//! | 0 to 25 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
+//! | VAIN (26 to 29) | in how many turns newcomers have spun in vain lately ([`vain`](crate::locks::mutex::vain)) | a newcomer that has spun |
 //! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
 use crate::locks::bits::Bits;
