@@ -26,8 +26,9 @@
 //! A table has the holders of each lock. A graph has which lock was taken while which other was held. One spin lock
 //! protects both. Their memory comes from `mmap` and has a fixed size, because the caller may be an allocator. A stack is
 //! recorded as raw addresses. Names are looked up when the stack is printed; no lock of this crate is held then. The thread
-//! that prints runs on a stack of this crate's meanwhile, because its own may be small. The checks are slow (microseconds
-//! per acquisition): they are for finding mistakes, not for production.
+//! that prints runs on a stack of this crate's meanwhile, because its own may be small. The checks are slow: a tenth of
+//! a microsecond for each acquisition, and microseconds where its stack has to be unwound. They are for finding mistakes, not for
+//! production.
 //!
 //! A lock is known by its address. Memory that is freed without `destroy`, and becomes another lock without
 //! `init`, inherits what was known of the first, unless the caller recognises the new lock and says so ([`found`]).

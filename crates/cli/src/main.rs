@@ -39,7 +39,8 @@ Reported on stderr, with stacks, whichever lock serves:
   destruction               a lock is destroyed while it is held
 
 A program that does nothing of this runs without a word. Each acquisition records its stack, which takes
-some microseconds: this is for tests. Options and exit status are those of `latchwork run`.
+a tenth of a microsecond to some microseconds: this is for tests. Options and exit status are those
+of `latchwork run`.
 
 Examples:
   latchwork check -- ./test-suite

@@ -365,6 +365,31 @@ fn misuse_is_reported() {
     }
 }
 
+/// An uncontended lock call makes no system call for the check, and what the check needs otherwise no filter of a service refuses.
+#[test]
+fn misuse_is_reported_in_a_sandbox() {
+    let Some(program) = compile("sandbox.c", "sandbox", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-t")] {
+        for allows in ["none", "none_first", "some"] {
+            let mut command = Setting::new(mutex, rwlock).command(&program);
+            let what = format!("sandbox.c {allows} under {mutex} and {rwlock}");
+            let output = watch(command.arg(allows).env("LATCHWORK_CHECK", "1"), &what);
+            let [stdout, stderr] =
+                [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            if stdout == "no filters\n" {
+                eprintln!("SKIPPED: this system lets the test install no filter");
+                return;
+            }
+            assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
+            // The frames of the coroutine, which lie on several pages, are there up to the outermost one.
+            let frames = |name: &str| stderr.matches(&format!(" {name} at ")).count();
+            let [outermost, b_then_a] = ["outermost", "b_then_a"].map(frames);
+            let expected = if allows == "some" { (4, 10) } else { (0, 0) };
+            assert_eq!((outermost, b_then_a), expected, "{what}: {stderr}");
+        }
+    }
+}
+
 /// A recorder of every lock call above the checks, as someone may set both by hand: they report the same.
 #[test]
 fn misuse_is_reported_while_it_is_traced() {

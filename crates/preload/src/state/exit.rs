@@ -14,6 +14,8 @@ impl Use {
     pub(crate) const PROFILE: Use = Use(1);
     /// The recorder of traces.
     pub(crate) const TRACE: Use = Use(2);
+    /// The stacks of [`check`](crate::observers::check).
+    pub(crate) const CHECK: Use = Use(3);
 
     /// Sets the function. It runs when a thread exits that has asked for it ([`Native::notice_exit`]), for whichever use.
     pub(crate) fn set(&self, at_exit: fn()) {
@@ -27,7 +29,7 @@ pub(crate) fn init() {
     Native::set_exit(run);
 }
 
-static FUNCTIONS: [AtomicPtr<()>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
+static FUNCTIONS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(null_mut()) }; 4];
 
 fn run() {
     for function in &FUNCTIONS {

@@ -1,29 +1,19 @@
 //! Stacks of the calling thread, and their records.
 //!
-//! A thread remembers where the return addresses of its recent stacks lay. If the stack pointer is the same, and those words
-//! still have the same values, the stack is the same: that takes one load for each frame. Otherwise the stack is unwound
-//! ([`unwind`]), up to a frame that the thread's last stack had too: the frames above are taken from there, if their return
-//! addresses still lie where they lay.
+//! A thread remembers its recent stacks ([`Recent`]).
 //!
 //! Where an object was made is said by fewer frames ([`BIRTH_FRAMES`]). These a thread remembers apart, and recognises at any stack
 //! pointer. A program that makes objects all the time makes them at few places, below many different calls.
-//!
-//! All this holds for the stack that the thread began with ([`OwnStack`]). A stack of another sort, such as a coroutine's, is
-//! unwound at each capture: when the thread comes back, another one may lie there, and the pages above may be gone.
 
 use super::file::{append, header, record};
 use super::index::{Index, mix};
 use super::{clock, modules};
-use crate::state::unwind::{self, MOST, OwnStack, Window};
+use crate::state::unwind::recent::{Known, NEW, Recent};
+use crate::state::unwind::{self, OwnStack, Window};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
 static BY_HASH: Index<{ 128 << 10 }> = Index::new();
-
-/// Stacks that a thread remembers: so many sets, one for each hash of a stack pointer.
-const SETS: usize = 16;
-/// Stacks of a set. A function that locks at several places has the same stack pointer at each.
-const WAYS: usize = 4;
 
 /// The most frames of the program that say where an object was made.
 const BIRTH_FRAMES: usize = 8;
@@ -34,38 +24,16 @@ const BIRTHS: usize = 16;
 
 /// What a thread keeps for its stacks. Zero bytes are an empty one, before [`begin`](Cache::begin).
 pub(super) struct Cache {
-    stacks: [[Remembered; WAYS]; SETS],
+    recent: Recent<FRAMES>,
     births: [Birth; BIRTHS],
     /// The one of `births` that was found or made last.
     birth: usize,
-    /// The place in its set that the next new stack takes.
-    turn: usize,
-    /// The set and the place of the last stack.
-    last: (usize, usize),
-    /// The last one that was captured elsewhere than on the thread's own stack. It is not looked up.
-    elsewhere: Remembered,
     /// Stacks that were found here and are not in the header yet.
     found: u32,
-    own_stack: OwnStack,
     /// [`modules::changes`] when the stacks were captured.
     changes: u32,
     /// Whether the thread is capturing a stack. A signal handler that interrupts it gets none.
     busy: bool,
-}
-
-struct Remembered {
-    /// The stack pointer; 0: nothing is remembered.
-    sp: usize,
-    /// The index of the record.
-    stack: u32,
-    /// Frames of this library, the innermost ones.
-    own: u32,
-    count: u32,
-    /// Whether it ends with the outermost frame, and not for want of room.
-    whole: bool,
-    /// How far above the stack pointer each return address lies, and its value.
-    offsets: [u32; MOST],
-    values: [usize; MOST],
 }
 
 /// The inner end of a stack at which objects were made. Zero bytes are none.
@@ -73,7 +41,7 @@ struct Birth {
     /// The index of the record.
     stack: u32,
     count: u32,
-    /// As in [`Remembered`].
+    /// How far above the stack pointer each return address lies, and its value.
     offsets: [u32; BIRTH_OWN + BIRTH_FRAMES],
     values: [usize; BIRTH_OWN + BIRTH_FRAMES],
 }
@@ -87,7 +55,7 @@ const BELOW: i32 = 64 << 10;
 impl Cache {
     /// The calling thread begins to use the cache, which is empty.
     pub(super) fn begin(&mut self) {
-        self.own_stack = OwnStack::new();
+        self.recent.begin();
     }
 
     /// The record of the calling thread's stack; 0: there is none.
@@ -97,7 +65,7 @@ impl Cache {
         if core::mem::replace(&mut self.busy, true) {
             return 0;
         }
-        let stack = self.known(&registers).stack;
+        let stack = self.known(&registers).tag;
         self.busy = false;
         stack
     }
@@ -110,11 +78,11 @@ impl Cache {
             return 0;
         }
         let sp = registers.sp();
-        let stack = if self.own_stack.is_here(sp) {
+        let stack = if self.recent.own_stack.is_here(sp) {
             self.forget_replaced();
             // The last one is the most probable one.
             let mut places = (self.birth..BIRTHS).chain(0..self.birth);
-            match places.find(|place| self.births[*place].is_here(sp, &self.own_stack)) {
+            match places.find(|place| self.births[*place].is_here(sp, &self.recent.own_stack)) {
                 Some(place) => {
                     self.birth = place;
                     self.count_found();
@@ -122,7 +90,7 @@ impl Cache {
                 }
                 None => {
                     self.birth = (self.birth + 1) % BIRTHS;
-                    self.births[self.birth].unwind(&registers, &mut self.own_stack.window())
+                    self.births[self.birth].unwind(&registers, &mut self.recent.own_stack.window())
                 }
             }
         } else {
@@ -138,9 +106,7 @@ impl Cache {
     fn forget_replaced(&mut self) {
         if self.changes != modules::changes() {
             self.changes = modules::changes();
-            self.stacks.iter_mut().flatten().for_each(|known| {
-                (known.sp, known.count, known.whole) = (0, 0, false);
-            });
+            self.recent.forget();
             self.births.iter_mut().for_each(|birth| birth.count = 0);
         }
     }
@@ -168,15 +134,14 @@ impl Cache {
         let sp = registers.sp();
         // The offset may be negative: the call was made further down.
         let above = slot.wrapping_sub(sp as u32) as i32;
-        let mut stack = known.stack;
-        if caller != 0 && known.sp != 0 && (-BELOW..unwind::REACH as i32).contains(&above) {
+        let mut stack = known.tag;
+        if caller != 0 && stack != 0 && (-BELOW..unwind::REACH as i32).contains(&above) {
             let mut frames = [caller as u64; FRAMES];
+            let outer = known.frames().filter(|(offset, _)| i64::from(*offset) > i64::from(above));
             let mut depth = 1;
-            for index in known.own as usize..known.count as usize {
-                if i64::from(known.offsets[index]) > i64::from(above) && depth < FRAMES {
-                    frames[depth] = known.values[index] as u64;
-                    depth += 1;
-                }
+            for ((_, address), frame) in outer.zip(&mut frames[1..]) {
+                *frame = address as u64;
+                depth += 1;
             }
             stack = find_or_make(&frames[..depth]);
         }
@@ -185,36 +150,25 @@ impl Cache {
     }
 
     /// The present stack, from here if it is here.
-    fn known(&mut self, registers: &unwind::Registers) -> &Remembered {
-        let sp = registers.sp();
-        if !self.own_stack.is_here(sp) {
-            let mut window = Window::EMPTY;
-            self.elsewhere.unwind(registers, &mut window, &Remembered::EMPTY);
-            return &self.elsewhere;
-        }
+    fn known(&mut self, registers: &unwind::Registers) -> &Known {
         self.forget_replaced();
-        let set = mix(sp as u64 >> 3) as usize % SETS;
-        let way = self.stacks[set].iter().position(|known| known.sp == sp && is_same(known));
-        let way = match way {
-            Some(way) => {
+        let known = match self.recent.find(registers) {
+            Some(place) => {
                 self.count_found();
-                way
+                self.recent.at(place)
             }
-            None => {
-                self.turn = self.turn.wrapping_add(1);
-                let mut way = self.turn % WAYS;
-                if self.last == (set, way) {
-                    way = (way + 1) % WAYS;
-                }
-                let mut new = core::mem::replace(&mut self.stacks[set][way], Remembered::EMPTY);
-                let last = &self.stacks[self.last.0][self.last.1];
-                new.unwind(registers, &mut self.own_stack.window(), last);
-                self.stacks[set][way] = new;
-                way
-            }
+            None => counted(|| self.recent.unwind(registers)),
         };
-        self.last = (set, way);
-        &self.stacks[set][way]
+        if known.tag == NEW {
+            let mut frames = [0_u64; FRAMES];
+            let mut depth = 0;
+            for ((_, address), frame) in known.frames().zip(&mut frames) {
+                *frame = address as u64;
+                depth += 1;
+            }
+            known.tag = find_or_make(&frames[..depth]);
+        }
+        known
     }
 }
 
@@ -225,85 +179,6 @@ fn counted<T>(unwinding: impl FnOnce() -> T) -> T {
     header().unwound.fetch_add(1, Relaxed);
     header().unwinding_nanos.fetch_add(clock::now().saturating_sub(begin), Relaxed);
     result
-}
-
-impl Remembered {
-    const EMPTY: Self =
-        Remembered { sp: 0, stack: 0, own: 0, count: 0, whole: false, offsets: [0; MOST], values: [0; MOST] };
-
-    /// Becomes the present stack. `last` is another one of the same thread.
-    #[cold]
-    #[inline(never)]
-    fn unwind(&mut self, registers: &unwind::Registers, window: &mut Window, last: &Self) {
-        counted(|| {
-            if !self.fill(registers, window, last) {
-                self.fill(registers, window, &Remembered::EMPTY);
-            }
-        });
-    }
-
-    /// Unwinds the present stack. The frames above one that `last` has, too, are taken from there. `false`: they have changed.
-    fn fill(&mut self, registers: &unwind::Registers, window: &mut Window, last: &Self) -> bool {
-        let sp = registers.sp();
-        self.sp = 0;
-        self.count = 0;
-        self.own = 0;
-        let mut frames = [0_u64; FRAMES];
-        let mut depth = 0;
-        let mut common = last.own as usize;
-        let mut is_common = false;
-        unwind::each(registers, window, |slot, address, ours| {
-            if self.count as usize == MOST {
-                return false;
-            }
-            let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
-            self.offsets[self.count as usize] = offset;
-            self.values[self.count as usize] = address;
-            self.count += 1;
-            if ours && depth == 0 {
-                self.own += 1;
-                return true;
-            }
-            frames[depth] = address as u64;
-            depth += 1;
-            while common < last.count as usize && last.slot(common) < slot {
-                common += 1;
-            }
-            is_common = last.whole
-                && common < last.count as usize
-                && last.slot(common) == slot
-                && last.values[common] == address;
-            depth < FRAMES && !is_common
-        });
-        if is_common {
-            for index in common + 1..last.count as usize {
-                if self.count as usize == MOST || depth == FRAMES {
-                    break;
-                }
-                let (slot, address) = (last.slot(index), last.values[index]);
-                let Ok(offset) = u32::try_from(slot.wrapping_sub(sp)) else { return false };
-                if window.read(sp, slot) != Some(address as u64) {
-                    return false;
-                }
-                self.offsets[self.count as usize] = offset;
-                self.values[self.count as usize] = address;
-                self.count += 1;
-                frames[depth] = address as u64;
-                depth += 1;
-            }
-        }
-        self.stack = find_or_make(&frames[..depth]);
-        self.whole = (self.count as usize) < MOST && depth < FRAMES;
-        if self.count != 0 {
-            self.sp = sp;
-        }
-        true
-    }
-
-    /// Where a return address lies.
-    fn slot(&self, index: usize) -> usize {
-        self.sp + self.offsets[index] as usize
-    }
 }
 
 impl Birth {
@@ -362,15 +237,6 @@ impl Birth {
         });
         self.stack = find_or_make(&frames[..depth]);
     }
-}
-
-/// Whether the thread, which runs on its own stack, is still in the calls that it was in.
-fn is_same(known: &Remembered) -> bool {
-    (0..known.count as usize).all(|index| {
-        let slot = core::ptr::with_exposed_provenance::<usize>(known.slot(index));
-        // SAFETY: `known` was captured on the thread's own stack, and these words were read in it. It stays mapped.
-        unsafe { slot.read_volatile() == known.values[index] }
-    })
 }
 
 /// The record of a stack; 0: there is no room.

@@ -4,10 +4,13 @@
 //! Each function of the layer tells the detector what the thread is about to do, calls the function that was in the table
 //! before, and tells the detector the result. Without the variable the layer is not in the table.
 
+mod stack;
+
+pub(crate) use stack::unwind;
+
 use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
-use crate::state::unwind::{self, Window};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing};
 use libc::{c_int, clockid_t, timespec};
@@ -24,6 +27,7 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     ON.store(true, Relaxed);
     GLIBC.store(glibc, Relaxed);
     GLIBC_RWLOCKS.store(glibc_rwlocks, Relaxed);
+    stack::install();
     install! {
         mutex_init => mutex_init, mutex_destroy => mutex_destroy, mutex_lock => mutex_lock,
         mutex_trylock => mutex_trylock, mutex_timedlock => mutex_timedlock,
@@ -43,19 +47,6 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
             mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
         }
     }
-}
-
-/// Writes the calling thread's return addresses, innermost first, up to the first word that is none or cannot be read. `false`:
-/// this library cannot unwind here, not even its own frames.
-pub(crate) fn unwind(addresses: &mut [usize]) -> bool {
-    let Some(registers) = unwind::Registers::here() else { return false };
-    let (mut depth, mut window) = (0, Window::EMPTY);
-    unwind::each(&registers, &mut window, |_, address, _| {
-        addresses[depth] = address;
-        depth += 1;
-        depth < addresses.len()
-    });
-    depth != 0
 }
 
 pub(super) const LOCK: Wish = Wish::LOCK;
