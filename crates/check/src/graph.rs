@@ -65,6 +65,65 @@ struct Edge {
     /// When it was first seen.
     held: Stack,
     taken: Stack,
+    /// What kept other threads away each time.
+    gates: Gates,
+    /// Whether it belongs to a cycle that was reported.
+    reported: bool,
+}
+
+/// Locks that a thread held while it took a lock under another one: the outermost ones. Two orders that have a gate in common are
+/// never taken at the same time, so they cannot deadlock (S. Bensalem, K. Havelund: Dynamic Deadlock Analysis of Multi-threaded
+/// Programs, 2005). Two threads that only read the gate pass it at the same time.
+#[derive(Copy, Clone)]
+struct Gates([Gate; GATES]);
+
+/// With more, some orders are reported that a gate keeps apart.
+const GATES: usize = 4;
+
+#[derive(Copy, Clone)]
+struct Gate {
+    /// 0: none.
+    lock: usize,
+    /// Whether it was only read, at least once.
+    shared: bool,
+}
+
+impl Gates {
+    /// Of the thread with these holds, which takes a lock while it holds `held`. If it takes it as a reader, those that it reads have
+    /// no edge to it, and are left out: nothing would say when they are gone.
+    fn of(holds: &[Hold], held: usize, wish: Wish) -> Self {
+        let mut gates = Gates([Gate { lock: 0, shared: false }; GATES]);
+        let kept = holds.iter().filter(|hold| hold.lock != held && !(hold.shared && wish.shared));
+        for (gate, Hold { lock, shared, .. }) in gates.0.iter_mut().zip(kept) {
+            *gate = Gate { lock: *lock, shared: *shared };
+        }
+        gates
+    }
+
+    fn meet(&self, other: &Self) -> bool {
+        let mut gates = self.0.iter().filter(|gate| gate.lock != 0);
+        gates
+            .any(|gate| other.0.iter().any(|other| other.lock == gate.lock && !(other.shared && gate.shared)))
+    }
+
+    /// The thread with these holds takes the same order again. Returns whether less keeps it apart than before.
+    fn narrow(&mut self, holds: &[Hold]) -> bool {
+        let mut less = false;
+        for gate in self.0.iter_mut().filter(|gate| gate.lock != 0) {
+            let hold = holds.iter().find(|hold| hold.lock == gate.lock);
+            let now = hold.map_or(Gate { lock: 0, shared: false }, |hold| Gate {
+                shared: hold.shared || gate.shared,
+                ..*gate
+            });
+            less |= (now.lock, now.shared) != (gate.lock, gate.shared);
+            *gate = now;
+        }
+        less
+    }
+
+    fn remove(&mut self, lock: usize) {
+        self.0.iter_mut().filter(|gate| gate.lock == lock).for_each(|gate| gate.lock = 0);
+    }
 }
 
 /// An end of an edge. Each node has a list for each: of the edges that have it at this end.
@@ -203,38 +262,62 @@ impl Tables {
                 continue; // readers do not wait for each other
             }
             let now = Step { held: (held, taken), taken: (lock, *here) };
-            let found = self.connect(&now);
+            let found = self.connect(index, &now, wish);
             problem = problem.or(found);
         }
         problem
     }
 
-    /// Adds an edge. If it is new, and closes a cycle, that is a problem.
-    fn connect(&mut self, now: &Step) -> Option<Problem> {
+    /// Adds an edge. If it closes a cycle, that is a problem: when it is new, or when fewer gates kept it apart than each time before.
+    /// The thread has this index.
+    fn connect(&mut self, index: usize, now: &Step, wish: Wish) -> Option<Problem> {
         let mut found = None;
+        let gates = |tables: &Self| Gates::of(tables.holds(index), now.held.0, wish);
         if let (Some(from), Some(to)) = (self.find(now.held.0), self.find(now.taken.0)) {
             let mut edge = self.nodes[from as usize].first[BEFORE];
-            while edge != NONE {
-                let Edge { ends, next, .. } = &self.edges[edge as usize];
-                if ends[AFTER] == to {
-                    return None;
-                }
-                edge = next[BEFORE];
+            while edge != NONE && self.edges[edge as usize].ends[AFTER] != to {
+                edge = self.edges[edge as usize].next[BEFORE];
             }
-            found = self.path(to, from);
+            if edge != NONE {
+                return self.connect_again(index, edge, now);
+            }
+            found = self.path(to, from, &gates(self));
         }
-        if let Err(what) = self.add(now, found.is_some())
+        if let Err(what) = self.add(now, gates(self), found.is_some())
             && found.is_none()
         {
             return self.full(what);
         }
-        let (first, last, length) = found?;
+        found.map(|path| self.inversion(now, path))
+    }
+
+    fn connect_again(&mut self, index: usize, edge: u32, now: &Step) -> Option<Problem> {
+        let Edge { ends, mut gates, reported, .. } = self.edges[edge as usize];
+        if !gates.narrow(self.holds(index)) {
+            return None;
+        }
+        self.edges[edge as usize].gates = gates;
+        if reported {
+            return None;
+        }
+        let path = self.path(ends[AFTER], ends[BEFORE], &gates)?;
+        self.edges[edge as usize].reported = true;
+        Some(self.inversion(now, path))
+    }
+
+    /// What the thread with this index holds.
+    fn holds(&self, index: usize) -> &[Hold] {
+        let Thread { used, holds, .. } = &self.threads[index];
+        &holds[..*used]
+    }
+
+    fn inversion(&self, now: &Step, (first, last, length): (u32, u32, usize)) -> Problem {
         let step = |edge: u32| {
             let Edge { ends, held, taken, .. } = &self.edges[edge as usize];
             let lock = |end: End| self.nodes[ends[end] as usize].lock;
             Step { held: (lock(BEFORE), *held), taken: (lock(AFTER), *taken) }
         };
-        Some(Problem::Inversion { now: *now, then: step(first), back: step(last), length })
+        Problem::Inversion { now: *now, then: step(first), back: step(last), length }
     }
 
     /// There is no room. That is said once.
@@ -242,8 +325,9 @@ impl Tables {
         (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what))
     }
 
-    /// The first and last edge of a shortest path, and its length.
-    fn path(&mut self, from: u32, to: u32) -> Option<(u32, u32, usize)> {
+    /// The first and last edge of a shortest path, and its length. Edges that share one of these gates are left out. If two edges of
+    /// the path share one, there is no path: another one, as short or longer, is not looked for.
+    fn path(&mut self, from: u32, to: u32, gates: &Gates) -> Option<(u32, u32, usize)> {
         self.search += 1;
         let search = self.search;
         (self.nodes[from as usize].seen, self.queue[0]) = (search, from);
@@ -253,11 +337,12 @@ impl Tables {
             done += 1;
             while edge != NONE {
                 let next = self.edges[edge as usize].ends[AFTER];
+                let apart = self.edges[edge as usize].gates.meet(gates);
                 let node = &mut self.nodes[next as usize];
-                if node.seen != search {
+                if node.seen != search && !apart {
                     (node.seen, node.by) = (search, edge);
                     if next == to {
-                        return Some(self.walk_back(from, edge));
+                        return (!self.is_apart(from, edge)).then(|| self.walk_back(from, edge));
                     }
                     self.queue[end] = next;
                     end += 1;
@@ -268,11 +353,26 @@ impl Tables {
         None
     }
 
-    fn walk_back(&self, from: u32, last: u32) -> (u32, u32, usize) {
+    /// The edge before this one in the path that the search has found from the node `from`.
+    fn step_back(&self, from: u32, edge: u32) -> Option<u32> {
+        let node = self.edges[edge as usize].ends[BEFORE];
+        (node != from).then(|| self.nodes[node as usize].by)
+    }
+
+    /// Whether two edges of the path that ends with this one share a gate.
+    fn is_apart(&self, from: u32, last: u32) -> bool {
+        let path = |last| std::iter::successors(Some(last), |edge| self.step_back(from, *edge));
+        let gates = |edge: u32| &self.edges[edge as usize].gates;
+        path(last).any(|edge| path(edge).skip(1).any(|before| gates(before).meet(gates(edge))))
+    }
+
+    /// The path that ends with this edge is reported. Returns what [`path`](Self::path) does.
+    fn walk_back(&mut self, from: u32, last: u32) -> (u32, u32, usize) {
         let (mut first, mut length) = (last, 1);
-        while self.edges[first as usize].ends[BEFORE] != from {
-            first = self.nodes[self.edges[first as usize].ends[BEFORE] as usize].by;
-            length += 1;
+        self.edges[first as usize].reported = true;
+        while let Some(before) = self.step_back(from, first) {
+            (first, length) = (before, length + 1);
+            self.edges[first as usize].reported = true;
         }
         (first, last, length)
     }
@@ -293,7 +393,7 @@ impl Tables {
     }
 
     /// Adds an edge. The error: what there is no room for.
-    fn add(&mut self, now: &Step, closes_cycle: bool) -> Result<(), &'static str> {
+    fn add(&mut self, now: &Step, gates: Gates, closes_cycle: bool) -> Result<(), &'static str> {
         let end = if closes_cycle { EDGES } else { EDGES - SPARE_EDGES };
         let edge = match self.free_edge {
             // The first one is `NONE`.
@@ -313,8 +413,9 @@ impl Tables {
         }
         let ends = [from, to];
         let next = [BEFORE, AFTER].map(|end| self.nodes[ends[end] as usize].first[end]);
+        let (held, taken) = (now.held.1, now.taken.1);
         self.edges[edge as usize] =
-            Edge { ends, next, previous: [NONE; 2], held: now.held.1, taken: now.taken.1 };
+            Edge { ends, next, previous: [NONE; 2], held, taken, gates, reported: closes_cycle };
         for end in [BEFORE, AFTER] {
             self.nodes[ends[end] as usize].first[end] = edge;
             if next[end] != NONE {
@@ -428,6 +529,7 @@ impl Tables {
     /// The lock is gone, and with it what came before and after it.
     pub(crate) fn forget(&mut self, lock: usize) {
         if let Some(node) = self.find(lock) {
+            self.forget_gate(lock, node);
             for end in [BEFORE, AFTER] {
                 while self.nodes[node as usize].first[end] != NONE {
                     self.remove(self.nodes[node as usize].first[end]);
@@ -435,6 +537,20 @@ impl Tables {
             }
         }
         self.take_from_all(lock);
+    }
+
+    /// The lock is no gate any more. What was taken while it was held has an edge from it.
+    fn forget_gate(&mut self, lock: usize, node: u32) {
+        let mut under = self.nodes[node as usize].first[BEFORE];
+        while under != NONE {
+            let Edge { ends, next, .. } = self.edges[under as usize];
+            under = next[BEFORE];
+            let mut edge = self.nodes[ends[AFTER] as usize].first[AFTER];
+            while edge != NONE {
+                self.edges[edge as usize].gates.remove(lock);
+                edge = self.edges[edge as usize].next[AFTER];
+            }
+        }
     }
 
     pub(crate) fn destroying(&self, lock: usize) -> Option<Problem> {
@@ -450,125 +566,4 @@ fn probes(lock: usize) -> impl Iterator<Item = usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ME: usize = 0x1000;
-    /// Locks that are never destroyed.
-    const A: usize = 0x10_0000;
-    const B: usize = 0x10_0040;
-    const C: usize = 0x10_0080;
-    /// Where others begin.
-    const OTHERS: usize = 0x20_0000;
-    /// More than there is room for.
-    const LIVES: usize = 2 * NODES;
-
-    fn tables() -> &'static mut Tables {
-        // SAFETY: zeroes are empty tables, and nothing else has their address.
-        unsafe { memory::map::<Tables>().as_mut() }.expect("there is memory")
-    }
-
-    /// Takes two locks, one after the other, and releases them.
-    fn both(tables: &mut Tables, outer: usize, inner: usize) -> Option<Problem> {
-        let mut found = None;
-        for lock in [outer, inner] {
-            found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
-            assert!(tables.acquired(ME, lock, Wish::LOCK, Stack::NONE).is_none());
-        }
-        for lock in [inner, outer] {
-            assert!(tables.releasing(ME, lock).is_none());
-        }
-        found
-    }
-
-    fn is_inverted(found: Option<Problem>) -> bool {
-        matches!(found, Some(Problem::Inversion { .. }))
-    }
-
-    #[test]
-    fn locks_that_come_and_go_at_one_address() {
-        let tables = tables();
-        for life in 0..LIVES {
-            let (outer, inner) = if life % 3 == 0 { (OTHERS, A) } else { (A, OTHERS) };
-            assert!(both(tables, outer, inner).is_none(), "life {life}: another life had the other order");
-            tables.forget(OTHERS);
-        }
-        assert!(both(tables, A, OTHERS).is_none());
-        assert!(is_inverted(both(tables, OTHERS, A)));
-    }
-
-    #[test]
-    fn locks_that_come_and_go_at_many_addresses() {
-        let tables = tables();
-        for life in 0..LIVES {
-            let lock = OTHERS + 40 * life;
-            assert!(both(tables, A, lock).is_none(), "life {life}");
-            // Some live longer than others.
-            let older = OTHERS + 40 * life.saturating_sub(life % 64);
-            tables.forget(lock);
-            tables.forget(older);
-        }
-        assert!(both(tables, A, B).is_none());
-        assert!(is_inverted(both(tables, B, A)));
-    }
-
-    #[test]
-    fn neighbours_of_locks_that_come_and_go() {
-        let tables = tables();
-        for life in 0..LIVES {
-            assert!(both(tables, OTHERS + 40 * life, B).is_none(), "life {life}");
-            tables.forget(B);
-        }
-        assert!(both(tables, A, B).is_none());
-        assert!(is_inverted(both(tables, B, A)));
-    }
-
-    /// A program that makes locks and destroys none. It is said once that there is no room, and what is known stays so.
-    #[test]
-    fn locks_that_never_go() {
-        let tables = tables();
-        assert!(both(tables, A, B).is_none());
-        let side = EDGES.isqrt();
-        let pairs = (0..=side).flat_map(|outer| (0..side).map(move |inner| (outer, side + 1 + inner)));
-        let address = |number: usize| OTHERS + 40 * number;
-        let said: Vec<_> =
-            pairs.filter_map(|(outer, inner)| both(tables, address(outer), address(inner))).collect();
-        assert!(matches!(said[..], [Problem::Full("orders of locks")]));
-        for first in [true, false] {
-            assert_eq!(is_inverted(both(tables, B, A)), first, "reported once");
-        }
-        assert!(both(tables, B, C).is_none());
-        tables.forget(OTHERS);
-        assert!(both(tables, B, C).is_none() && is_inverted(both(tables, C, B)));
-    }
-
-    /// More threads hold locks than there is room for.
-    #[test]
-    fn threads_that_keep_locks() {
-        let tables = tables();
-        let (thread, lock) = (|number: usize| ME + 0x1000 * number, |number: usize| OTHERS + 40 * number);
-        let mut said = Vec::new();
-        for number in 0..THREADS + 2 {
-            said.extend(tables.acquired(thread(number), lock(number), Wish::LOCK, Stack::NONE));
-        }
-        assert!(matches!(said[..], [Problem::Full("threads that hold locks")]));
-        for number in (0..THREADS + 2).rev() {
-            assert!(tables.releasing(thread(number), lock(number)).is_none(), "{number}");
-        }
-        assert!(matches!(tables.releasing(ME, A), Some(Problem::Stranger { holder: None, .. })));
-    }
-
-    #[test]
-    fn an_order_through_a_lock_ends_with_it() {
-        let tables = tables();
-        for through in [false, true] {
-            assert!(both(tables, A, B).is_none());
-            if !through {
-                tables.forget(B);
-            }
-            assert!(both(tables, B, C).is_none());
-            assert_eq!(is_inverted(both(tables, C, A)), through);
-            tables.forget(C);
-        }
-    }
-}
+mod tests;

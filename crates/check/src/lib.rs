@@ -4,7 +4,8 @@
 //! pthread lock of a program (`latchwork run --check`). Reported, with stacks, on stderr:
 //!
 //! - *lock-order inversion*: a thread takes B while it holds A, and another time one took A while it held B
-//!   (also through further locks). It need not have come to a deadlock. Known from Linux's lockdep;
+//!   (also through further locks). It need not have come to a deadlock. Known from Linux's lockdep. Two orders that were only
+//!   taken under the same third lock, a *gate*, are none;
 //! - *self-deadlock*: a thread waits for what it holds itself;
 //! - *unlock by a stranger*: by a thread that does not hold the lock;
 //! - *destroyed while held*.

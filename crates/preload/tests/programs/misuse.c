@@ -45,6 +45,14 @@ __attribute__((noinline)) static void c_then_a(void)
     OK(pthread_mutex_unlock(&c));
 }
 
+/* Under a lock that keeps other threads away meanwhile. */
+static void gated(void (*f)(void))
+{
+    OK(pthread_mutex_lock(&c));
+    f();
+    OK(pthread_mutex_unlock(&c));
+}
+
 static void *inverted(void *argument)
 {
     (void)argument;
@@ -164,6 +172,16 @@ static void clean(void)
         OK(pthread_mutex_unlock(&a));
         OK(pthread_mutex_destroy(&m));
     }
+    /* Both orders, under a lock that keeps them apart. */
+    static pthread_mutex_t pair[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+    for (int i = 0; i < 2; i++) {
+        OK(pthread_mutex_lock(&c));
+        OK(pthread_mutex_lock(&pair[i]));
+        OK(pthread_mutex_lock(&pair[!i]));
+        OK(pthread_mutex_unlock(&pair[!i]));
+        OK(pthread_mutex_unlock(&pair[i]));
+        OK(pthread_mutex_unlock(&c));
+    }
     /* A child goes on with what its parent holds. */
     OK(pthread_mutex_lock(&c));
     pid_t child = fork();
@@ -225,6 +243,11 @@ int main(int count, char **arguments)
         a_then_b();
         join(start(inverted, NULL));
         join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "gated")) {
+        gated(a_then_b);
+        gated(b_then_a);
+        a_then_b(); /* the gate is open */
+        b_then_a();
     } else if (!strcmp(what, "small")) {
         a_then_b();
         join(start_small(inverted));

@@ -1,0 +1,250 @@
+use super::*;
+
+const ME: usize = 0x1000;
+/// Locks that are never destroyed.
+const A: usize = 0x10_0000;
+const B: usize = 0x10_0040;
+const C: usize = 0x10_0080;
+/// Where others begin.
+const OTHERS: usize = 0x20_0000;
+/// More than there is room for.
+const LIVES: usize = 2 * NODES;
+
+fn tables() -> &'static mut Tables {
+    // SAFETY: zeroes are empty tables, and nothing else has their address.
+    unsafe { memory::map::<Tables>().as_mut() }.expect("there is memory")
+}
+
+/// Takes two locks, one after the other, and releases them.
+fn both(tables: &mut Tables, outer: usize, inner: usize) -> Option<Problem> {
+    let mut found = None;
+    for lock in [outer, inner] {
+        found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
+        assert!(tables.acquired(ME, lock, Wish::LOCK, Stack::NONE).is_none());
+    }
+    for lock in [inner, outer] {
+        assert!(tables.releasing(ME, lock).is_none());
+    }
+    found
+}
+
+fn is_inverted(found: Option<Problem>) -> bool {
+    matches!(found, Some(Problem::Inversion { .. }))
+}
+
+#[test]
+fn locks_that_come_and_go_at_one_address() {
+    let tables = tables();
+    for life in 0..LIVES {
+        let (outer, inner) = if life % 3 == 0 { (OTHERS, A) } else { (A, OTHERS) };
+        assert!(both(tables, outer, inner).is_none(), "life {life}: another life had the other order");
+        tables.forget(OTHERS);
+    }
+    assert!(both(tables, A, OTHERS).is_none());
+    assert!(is_inverted(both(tables, OTHERS, A)));
+}
+
+#[test]
+fn locks_that_come_and_go_at_many_addresses() {
+    let tables = tables();
+    for life in 0..LIVES {
+        let lock = OTHERS + 40 * life;
+        assert!(both(tables, A, lock).is_none(), "life {life}");
+        // Some live longer than others.
+        let older = OTHERS + 40 * life.saturating_sub(life % 64);
+        tables.forget(lock);
+        tables.forget(older);
+    }
+    assert!(both(tables, A, B).is_none());
+    assert!(is_inverted(both(tables, B, A)));
+}
+
+#[test]
+fn neighbours_of_locks_that_come_and_go() {
+    let tables = tables();
+    for life in 0..LIVES {
+        assert!(both(tables, OTHERS + 40 * life, B).is_none(), "life {life}");
+        tables.forget(B);
+    }
+    assert!(both(tables, A, B).is_none());
+    assert!(is_inverted(both(tables, B, A)));
+}
+
+/// A program that makes locks and destroys none. It is said once that there is no room, and what is known stays so.
+#[test]
+fn locks_that_never_go() {
+    let tables = tables();
+    assert!(both(tables, A, B).is_none());
+    let side = EDGES.isqrt();
+    let pairs = (0..=side).flat_map(|outer| (0..side).map(move |inner| (outer, side + 1 + inner)));
+    let address = |number: usize| OTHERS + 40 * number;
+    let said: Vec<_> =
+        pairs.filter_map(|(outer, inner)| both(tables, address(outer), address(inner))).collect();
+    assert!(matches!(said[..], [Problem::Full("orders of locks")]));
+    for first in [true, false] {
+        assert_eq!(is_inverted(both(tables, B, A)), first, "reported once");
+    }
+    assert!(both(tables, B, C).is_none());
+    tables.forget(OTHERS);
+    assert!(both(tables, B, C).is_none() && is_inverted(both(tables, C, B)));
+}
+
+/// More threads hold locks than there is room for.
+#[test]
+fn threads_that_keep_locks() {
+    let tables = tables();
+    let (thread, lock) = (|number: usize| ME + 0x1000 * number, |number: usize| OTHERS + 40 * number);
+    let mut said = Vec::new();
+    for number in 0..THREADS + 2 {
+        said.extend(tables.acquired(thread(number), lock(number), Wish::LOCK, Stack::NONE));
+    }
+    assert!(matches!(said[..], [Problem::Full("threads that hold locks")]));
+    for number in (0..THREADS + 2).rev() {
+        assert!(tables.releasing(thread(number), lock(number)).is_none(), "{number}");
+    }
+    assert!(matches!(tables.releasing(ME, A), Some(Problem::Stranger { holder: None, .. })));
+}
+
+#[test]
+fn an_order_through_a_lock_ends_with_it() {
+    let tables = tables();
+    for through in [false, true] {
+        assert!(both(tables, A, B).is_none());
+        if !through {
+            tables.forget(B);
+        }
+        assert!(both(tables, B, C).is_none());
+        assert_eq!(is_inverted(both(tables, C, A)), through);
+        tables.forget(C);
+    }
+}
+
+/// Takes locks, one after the other, and releases them.
+fn all(tables: &mut Tables, locks: &[(usize, Wish)]) -> Option<Problem> {
+    let mut found = None;
+    for (lock, wish) in locks {
+        found = found.or(tables.acquiring(ME, *lock, *wish, &Stack::NONE));
+        assert!(tables.acquired(ME, *lock, *wish, Stack::NONE).is_none());
+    }
+    for (lock, _) in locks.iter().rev() {
+        assert!(tables.releasing(ME, *lock).is_none());
+    }
+    found
+}
+
+const READ: Wish = Wish { shared: true, ..Wish::LOCK };
+const GATE: usize = 0x10_00c0;
+const OTHER_GATE: usize = 0x10_0100;
+
+/// Takes locks under a gate, and releases them.
+fn gated(tables: &mut Tables, gate: (usize, Wish), locks: &[usize]) -> Option<Problem> {
+    let locks: Vec<_> = locks.iter().map(|lock| (*lock, Wish::LOCK)).collect();
+    all(tables, &[&[gate], &locks[..]].concat())
+}
+
+/// Two orders that are never taken at once, until one is taken without the gate.
+#[test]
+fn a_gate_keeps_two_orders_apart() {
+    let gate = (GATE, Wish::LOCK);
+    for without in [[A, B], [B, A]] {
+        let tables = tables();
+        for _ in 0..2 {
+            assert!(gated(tables, gate, &[A, B]).is_none());
+            assert!(gated(tables, gate, &[B, A]).is_none());
+        }
+        assert!(is_inverted(both(tables, without[0], without[1])));
+        for again in [[A, B], [B, A]] {
+            assert!(both(tables, again[0], again[1]).is_none(), "reported once");
+        }
+    }
+}
+
+/// The gate need not be the outermost lock.
+#[test]
+fn a_gate_that_is_taken_under_another_lock() {
+    let tables = tables();
+    assert!(gated(tables, (A, Wish::LOCK), &[GATE, B]).is_none());
+    // Who takes the gate under B may wait for the thread above, which waits for B.
+    assert!(is_inverted(gated(tables, (B, Wish::LOCK), &[GATE])));
+}
+
+#[test]
+fn a_gate_keeps_three_orders_apart() {
+    let (tables, gate) = (tables(), (GATE, Wish::LOCK));
+    for order in [[A, B], [B, C], [C, A]] {
+        assert!(gated(tables, gate, &order).is_none());
+    }
+    assert!(both(tables, B, C).is_none(), "the two others are still apart");
+    assert!(is_inverted(both(tables, A, B)), "now the third one meets none");
+}
+
+/// What two threads can have at the same time is no gate: two locks, or one that both read.
+#[test]
+fn what_keeps_two_orders_apart() {
+    for (gates, apart) in [
+        ([(GATE, Wish::LOCK), (OTHER_GATE, Wish::LOCK)], false),
+        ([(GATE, READ), (GATE, READ)], false),
+        ([(GATE, READ), (GATE, Wish::LOCK)], true),
+        ([(GATE, Wish::LOCK), (GATE, READ)], true),
+    ] {
+        let tables = tables();
+        assert!(gated(tables, gates[0], &[A, B]).is_none());
+        assert_eq!(!is_inverted(gated(tables, gates[1], &[B, A])), apart, "{gates:?}");
+        // From now on there are readers on both sides.
+        assert_eq!(
+            is_inverted(gated(tables, (GATE, READ), &[A, B])),
+            apart && gates[1].1.shared,
+            "{gates:?}"
+        );
+        assert_eq!(
+            is_inverted(gated(tables, (GATE, READ), &[B, A])),
+            apart && gates[0].1.shared,
+            "{gates:?}"
+        );
+    }
+}
+
+/// That an order was taken by a reader of the gate is not forgotten.
+#[test]
+fn a_gate_that_was_read_once() {
+    let tables = tables();
+    for wish in [READ, Wish::LOCK] {
+        assert!(gated(tables, (GATE, wish), &[A, B]).is_none());
+    }
+    assert!(is_inverted(gated(tables, (GATE, READ), &[B, A])));
+}
+
+/// Two orders of readers under a gate that is read: nothing would say when the gate is gone.
+#[test]
+fn a_gate_that_readers_read() {
+    let tables = tables();
+    let reader = |gate| [(gate, READ), (A, Wish::LOCK), (B, READ)];
+    assert!(all(tables, &reader(GATE)).is_none());
+    tables.forget(GATE);
+    assert!(is_inverted(gated(tables, (GATE, Wish::LOCK), &[B, A])));
+}
+
+/// Another lock at the address of a gate is another gate.
+#[test]
+fn a_gate_that_comes_and_goes() {
+    for locks in [[A, B], [B, A]] {
+        let (tables, gate) = (tables(), (GATE, Wish::LOCK));
+        // The gate is the outer or the inner one of two.
+        assert!(all(tables, &[gate, (A, Wish::LOCK), (B, Wish::LOCK)]).is_none());
+        tables.forget(GATE);
+        let turned = gated(tables, gate, &locks);
+        assert_eq!(is_inverted(turned), locks == [B, A]);
+    }
+}
+
+/// More locks are held than are remembered as gates: the outermost ones are.
+#[test]
+fn more_gates_than_are_remembered() {
+    for remembered in [GATES - 1, GATES] {
+        let tables = tables();
+        let outer = (0..remembered).map(|number| OTHERS + 40 * number);
+        let locks: Vec<_> = outer.chain([GATE, A, B]).map(|lock| (lock, Wish::LOCK)).collect();
+        assert!(all(tables, &locks).is_none());
+        assert_eq!(is_inverted(gated(tables, (GATE, Wish::LOCK), &[B, A])), remembered == GATES);
+    }
+}
