@@ -43,6 +43,7 @@
 mod cancel;
 mod fork;
 mod graph;
+mod ignored;
 mod memory;
 mod names;
 mod output;
@@ -55,10 +56,11 @@ mod wrapper;
 
 pub use cancel::quietly;
 pub use fork::{after_fork, before_fork};
+pub use ignored::{ignore, matches};
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;
 pub use owned::OwnedLock;
-pub use report::problems;
+pub use report::{problems, problems_since_fork};
 pub use stack::Unwind;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

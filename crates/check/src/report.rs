@@ -1,5 +1,6 @@
 //! What was found, in words.
 
+use crate::ignored;
 use crate::names::shown;
 use crate::output;
 use crate::roomy;
@@ -16,9 +17,17 @@ static PROBLEMS: AtomicU64 = AtomicU64::new(0);
 /// The thread that prints: what it locks for that is not looked at.
 static REPORTING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many problems were found so far.
+/// How many problems were found so far, without those that are ignored.
 pub fn problems() -> u64 {
     PROBLEMS.load(Relaxed)
+}
+
+/// [`problems`] when this process was forked from one that has the preload library.
+static AT_FORK: AtomicU64 = AtomicU64::new(0);
+
+/// How many of the [`problems`] were found in this process, and not in its parent before it forked.
+pub fn problems_since_fork() -> u64 {
+    problems() - AT_FORK.load(Relaxed)
 }
 
 pub(crate) fn is_reporting(me: usize) -> bool {
@@ -47,14 +56,30 @@ pub(crate) enum Problem {
     Full(&'static str),
 }
 
+/// Problems that are looked at, if some are ignored: to look up the names takes milliseconds.
+const MOST_LOOKS: u64 = 10 * MOST;
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
 pub(crate) fn report(me: usize, problem: &Problem) {
-    if !matches!(problem, Problem::Full(_)) && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
+    let counts = !matches!(problem, Problem::Full(_));
+    let chooses = counts && ignored::are_some();
+    if chooses {
+        if LOOKS.fetch_add(1, Relaxed) >= MOST_LOOKS {
+            return;
+        }
+    } else if counts && PROBLEMS.fetch_add(1, Relaxed) >= MOST {
         return;
     }
     if begin(me) {
         let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
+        let mut print = || {
+            let (text, is_ignored) = describe(problem, names);
+            if !chooses || !is_ignored && PROBLEMS.fetch_add(1, Relaxed) < MOST {
+                write(text.as_bytes());
+            }
+        };
         // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.
-        unsafe { roomy::call(&mut || write(describe(problem, names).as_bytes())) };
+        unsafe { roomy::call(&mut print) };
         give_turn_back();
     }
 }
@@ -115,6 +140,7 @@ pub(crate) fn give_turn_back() {
 
 /// In the child: takes the turn from a thread that only the parent has.
 pub(crate) fn in_child() {
+    AT_FORK.store(problems(), Relaxed);
     if ![0, Native::thread_id()].contains(&REPORTING.load(Relaxed)) {
         NAMELESS.store(true, Relaxed);
         give_turn_back();
@@ -127,14 +153,15 @@ fn allocator_is_plain() -> bool {
     Object::of(libc::malloc as *const () as usize).is_some_and(|object| object.name().contains("libc.so"))
 }
 
-fn describe(problem: &Problem, names: bool) -> String {
-    let mut out = String::new();
+/// The report, and whether the problem is one of those that are left out.
+fn describe(problem: &Problem, names: bool) -> (String, bool) {
+    let (mut out, mut is_ignored) = (String::new(), false);
     // SAFETY: always succeeds.
     let _ = write!(out, "latchwork[{}]: ", unsafe { libc::getpid() });
     let mut part = |what: String, stack: &Stack| {
         out.push_str(&what);
         out.push('\n');
-        stack.write(&mut out, names);
+        is_ignored |= stack.write(&mut out, names);
     };
     match problem {
         Problem::Inversion { now, then, back, length } => {
@@ -183,5 +210,5 @@ fn describe(problem: &Problem, names: bool) -> String {
             );
         }
     }
-    out
+    (out, is_ignored)
 }

@@ -1,5 +1,6 @@
 //! Stacks: recorded as addresses, printed with names.
 
+use crate::ignored;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
@@ -48,9 +49,10 @@ impl Stack {
         stack
     }
 
-    /// Writes it, without our own frames at its top, a line for each frame.
-    pub(crate) fn write(&self, out: &mut String, names: bool) {
-        let mut number = 0;
+    /// Writes it, without our own frames at its top, a line for each frame. Returns whether one is of a function or a file with
+    /// which problems are left out.
+    pub(crate) fn write(&self, out: &mut String, names: bool) -> bool {
+        let (mut number, mut is_ignored) = (0, false);
         let own = OWN_OBJECT.load(Relaxed).then(|| Object::of(Stack::write as *const () as usize)).flatten();
         let mut ours = true;
         for ip in self.0.iter().copied().take_while(|ip| *ip != 0) {
@@ -61,6 +63,7 @@ impl Stack {
             if ours {
                 continue;
             }
+            is_ignored |= ignored::is_ignored(text.as_bytes()) || is_in_ignored_file(ip);
             let _ = match (&name, place) {
                 (Some(name), Some(place)) => writeln!(out, "      #{number} {name} at {place}"),
                 (Some(name), None) => writeln!(out, "      #{number} {name} ({})", file_at(ip)),
@@ -74,7 +77,16 @@ impl Stack {
         if number == 0 {
             out.push_str("      (unknown)\n");
         }
+        is_ignored
     }
+}
+
+fn is_in_ignored_file(ip: usize) -> bool {
+    ignored::are_some()
+        && Object::of(ip).is_some_and(|object| {
+            let path = object.name();
+            ignored::is_ignored(path.rsplit('/').next().unwrap_or(&path).as_bytes())
+        })
 }
 
 /// The function at an address, and file and line.

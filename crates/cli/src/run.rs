@@ -17,12 +17,13 @@ use std::{env, io};
 /// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
 /// that this process was given. (`LATCHWORK_NEAR` and `LATCHWORK_MEMBARRIER` say what suits a program, under all locks. They
 /// stay.)
-pub const VARIABLES: [&str; 11] = [
+pub const VARIABLES: [&str; 12] = [
     "LATCHWORK_MUTEX",
     "LATCHWORK_RWLOCK",
     "LATCHWORK_LOCKS",
     "LATCHWORK_STATS",
     "LATCHWORK_CHECK",
+    "LATCHWORK_CHECK_IGNORE",
     "LATCHWORK_PROFILE",
     "LATCHWORK_TRACE",
     "LATCHWORK_TRACE_WINDOW",
@@ -141,6 +142,13 @@ pub struct Options {
 pub struct CheckOptions {
     #[command(flatten)]
     under: Under,
+    /// Exit status of each process in which a mistake was found, in place of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    error_exitcode: Option<u8>,
+    /// Leave out mistakes with such functions or libraries in their stacks: a pattern in each line (* and ? as in the
+    /// shell)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ignore: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -160,7 +168,15 @@ pub fn run(options: &Options) -> Result<Infallible> {
 
 /// Replaces this process by the program, and has the library check how the program uses its locks.
 pub fn check(options: &CheckOptions) -> Result<Infallible> {
-    become_program(&options.under, vec![("LATCHWORK_CHECK", "1".into())], &options.command)
+    let mode = options.error_exitcode.map_or_else(|| "1".into(), |status| format!("exit:{status}").into());
+    let mut more: Vec<(_, OsString)> = vec![("LATCHWORK_CHECK", mode)];
+    if let Some(file) = &options.ignore {
+        let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
+        std::fs::read(file).map_err(failed)?;
+        // The program may change its directory, and then start others.
+        more.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+    }
+    become_program(&options.under, more, &options.command)
 }
 
 fn become_program(

@@ -326,3 +326,79 @@ fn check_is_a_command_of_its_own() {
     assert_eq!((left_out.status.code(), stderr(&left_out).as_str()), (Some(5), ""));
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// The status tells whether there was a mistake that is not known; what else the program has to do when it exits is done.
+#[test]
+fn check_fails_if_a_mistake_is_found() {
+    let directory = scratch("check_fails");
+    let source = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER;
+        __attribute__((noinline)) static void in_order(pthread_mutex_t *a, pthread_mutex_t *b) {
+            pthread_mutex_lock(a); pthread_mutex_lock(b);
+            pthread_mutex_unlock(b); pthread_mutex_unlock(a);
+        }
+        __attribute__((noinline)) static void turned(void) {
+            in_order(&two, &one);
+            __asm__ volatile("");
+        }
+        static void at_exit(void) { printf("at exit, "); }
+        int main(int count, char **arguments) {
+            (void)arguments;
+            atexit(at_exit);
+            setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+            in_order(&one, &two);
+            if (count > 1)
+                turned();
+            int status, fails = count > 2;
+            if (!fork())
+                return 6;
+            wait(&status);
+            printf("child %d, ", WEXITSTATUS(status));
+            return fails ? 5 : 0;
+        }"#;
+    let program = compile(&directory, "program", source, &[]);
+    let patterns = directory.join("known");
+    fs::write(&patterns, "# those that are known\n\n  turn?d\n").unwrap();
+    let [path, others] = [patterns.to_str().unwrap(), directory.to_str().unwrap()];
+    let check = |options: &[&str], arguments: &[&str]| {
+        latchwork().arg("check").args(options).arg("--").arg(&program).args(arguments).output().unwrap()
+    };
+    let fails = ["--error-exitcode", "99"];
+    let out = "at exit, child 6, at exit, ";
+    for (options, arguments, status, said) in [
+        (&fails[..], &[][..], 0, 0),
+        (&fails, &["turned"], 99, 1),
+        (&fails, &["turned", "fails"], 99, 1),
+        (&[], &["turned", "fails"], 5, 1),
+        (&[fails[0], fails[1], "--ignore", path], &["turned", "fails"], 5, 0),
+        (&["--ignore", path], &["turned"], 0, 0),
+    ] {
+        let output = check(options, arguments);
+        let shown = format!("{options:?} {arguments:?}: {output:?}");
+        assert_eq!(output.status.code(), Some(status), "{shown}");
+        assert_eq!(stderr(&output).matches("inversion").count(), said, "{shown}");
+        assert_eq!(stdout(&output), out, "{shown}");
+    }
+    // Patterns that match nothing, or the file of the program.
+    for (text, status) in [("turn\nprogra\n#program\n", 99), ("*gram", 0), ("", 99)] {
+        fs::write(&patterns, text).unwrap();
+        let output = check(&[fails[0], fails[1], "--ignore", path], &["turned"]);
+        assert_eq!(output.status.code(), Some(status), "{text:?}: {output:?}");
+    }
+    for (options, why) in [
+        (&["--error-exitcode", "0"][..], "0 is not in 1..=255"),
+        (&["--error-exitcode", "256"], "256 is not in 1..=255"),
+        (&["--ignore", "/nowhere/known"], "--ignore /nowhere/known: No such file"),
+        (&["--ignore", others], "Is a directory"),
+    ] {
+        let output = check(options, &[]);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
+        assert!(stderr(&output).contains(why), "{options:?}: {output:?}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}

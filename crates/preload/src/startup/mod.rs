@@ -34,6 +34,7 @@ use latchwork::machine::{Machine, Native};
 use latchwork::registry::{Visitor, visit};
 
 #[cfg(versioned)]
+mod checks;
 mod deep;
 mod entry;
 mod environment;
@@ -119,7 +120,8 @@ fn choose() {
     if counts {
         generation::count_calls();
     }
-    let checks = variable(b"LATCHWORK_CHECK=").is_some_and(|value| value != b"0");
+    let check = variable(b"LATCHWORK_CHECK=").filter(|value| *value != b"0");
+    let checks = check.is_some();
     stderr::begin(counts || checks);
     let mutex = variable(b"LATCHWORK_MUTEX=");
     let rwlock = variable(b"LATCHWORK_RWLOCK=");
@@ -233,7 +235,8 @@ fn choose() {
     entry::publish();
 
     // From here on pthread calls are served, so what follows may make some.
-    if checks {
+    if let Some(value) = check {
+        checks::begin(value);
         latchwork_check::prepare(stderr::write, check::unwind);
     }
     let works = serves || checks || profiles || traces || live;

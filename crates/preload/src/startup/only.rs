@@ -4,6 +4,7 @@
 //! example, of `make -j8` with its shells and compilers only the linker.
 
 use core::ffi::{CStr, c_char};
+use latchwork_check::matches;
 
 /// Whether this process is served. `only` and `not` are the values of the two variables.
 pub(super) fn chosen(only: Option<&[u8]>, not: Option<&[u8]>) -> bool {
@@ -18,29 +19,4 @@ pub(super) fn chosen(only: Option<&[u8]>, not: Option<&[u8]>) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let among = |list: &[u8]| list.split(|byte| *byte == b',').any(|pattern| matches(pattern, name));
     only.is_none_or(among) && !not.is_some_and(among)
-}
-
-/// Whether a name matches a pattern, in which `*` stands for any bytes and `?` for any one byte.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut position) = (0, 0);
-    // The last star, and where the bytes end that it stands for so far.
-    let mut star = None;
-    while position < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, position));
-                at += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[position] => {
-                at += 1;
-                position += 1;
-            }
-            _ => {
-                let Some((star_at, end)) = star else { return false };
-                star = Some((star_at, end + 1));
-                (at, position) = (star_at + 1, end + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
 }
