@@ -332,6 +332,7 @@ fn misuse_is_reported() {
         // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
+            ("callers", "lock-order inversion", &["take", "takes_a_and_b", "takes_b_and_a"]),
             ("gated", "lock-order inversion", &["a_then_b", "b_then_a", "gated"]),
             ("small", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"]),
             ("named", " \"journal\", taken at", &["a_then_b", "b_then_a", "inverted"]),

@@ -45,6 +45,29 @@ __attribute__((noinline)) static void c_then_a(void)
     OK(pthread_mutex_unlock(&c));
 }
 
+/* The same inner calls below different outer ones. */
+__attribute__((noinline)) static void take(pthread_mutex_t *mutex)
+{
+    OK(pthread_mutex_lock(mutex));
+    __asm__ volatile(""); /* not a tail call */
+}
+
+__attribute__((noinline)) static void takes_a_and_b(void)
+{
+    take(&a);
+    take(&b);
+    OK(pthread_mutex_unlock(&b));
+    OK(pthread_mutex_unlock(&a));
+}
+
+__attribute__((noinline)) static void takes_b_and_a(void)
+{
+    take(&b);
+    take(&a);
+    OK(pthread_mutex_unlock(&a));
+    OK(pthread_mutex_unlock(&b));
+}
+
 /* Under a lock that keeps other threads away meanwhile. */
 static void gated(void (*f)(void))
 {
@@ -243,6 +266,9 @@ int main(int count, char **arguments)
         a_then_b();
         join(start(inverted, NULL));
         join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "callers")) {
+        takes_a_and_b();
+        takes_b_and_a();
     } else if (!strcmp(what, "gated")) {
         gated(a_then_b);
         gated(b_then_a);
