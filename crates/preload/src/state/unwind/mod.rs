@@ -8,9 +8,9 @@
 //! making, and its words anything.
 
 pub(crate) mod modules;
+mod readable;
 pub(crate) mod recent;
 mod rules;
-mod valgrind;
 
 use super::memory::quietly;
 use gimli::{
@@ -18,6 +18,7 @@ use gimli::{
     EvaluationStorage, NativeEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
     UnwindSection, UnwindTableRow, Value,
 };
+use readable::is_readable;
 use rules::Rule;
 
 /// The most frames that are unwound, the recorder's own among them.
@@ -178,33 +179,6 @@ impl OwnStack {
     pub(crate) fn window(&self) -> Window {
         Window { start: self.start, end: self.end, most: self.end }
     }
-}
-
-/// Whether the kernel can read a page. It is asked to change the set of blocked signals to what lies there, in a way that does not
-/// exist: it reads the set first. This is the cheapest call of its sort, and no filter of system calls refuses it.
-fn is_readable(page: usize) -> bool {
-    const NO_WAY: libc::c_int = -1;
-    const SET: usize = 8;
-    quietly(|| {
-        if valgrind::is_here() {
-            return is_readable_in_valgrind(page);
-        }
-        // SAFETY: changes nothing. The kernel reports an address that it cannot read (EFAULT), and otherwise the way (EINVAL).
-        unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, page, core::ptr::null::<u8>(), SET);
-            *libc::__errno_location() != libc::EFAULT
-        }
-    })
-}
-
-/// Valgrind would report a set of signals with bytes that were never written.
-#[cold]
-fn is_readable_in_valgrind(page: usize) -> bool {
-    let mut byte = 0_u8;
-    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let remote = libc::iovec { iov_base: core::ptr::without_provenance_mut(page), iov_len: 1 };
-    // SAFETY: the kernel writes at most one byte, and reports what it cannot read.
-    unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == 1 }
 }
 
 /// Room for the rules of one function, on the stack.
