@@ -1,6 +1,7 @@
 //! Which thread holds which lock, and which lock was taken while which other was held.
 
 use crate::Wish;
+use crate::gates::Gates;
 use crate::memory;
 use crate::owned::OwnedLock;
 use crate::report::{Problem, Step};
@@ -22,9 +23,9 @@ const SPARE_EDGES: usize = crate::report::MOST as usize;
 const NONE: u32 = 0;
 
 #[derive(Copy, Clone)]
-struct Hold {
-    lock: usize,
-    shared: bool,
+pub(crate) struct Hold {
+    pub(crate) lock: usize,
+    pub(crate) shared: bool,
     /// Whether the lock refuses to be unlocked by another thread.
     refuses: bool,
     /// How many times.
@@ -45,9 +46,8 @@ struct Node {
     lock: usize,
     /// The first edge of the list of each [`End`].
     first: [u32; 2],
-    /// The search that came by last, and the edge by which it did.
-    seen: u32,
-    by: u32,
+    /// The searches that came by last, one for each [`arrival`].
+    seen: [u32; 3],
 }
 
 /// A node that was never used, behind which no lock's node is looked for.
@@ -59,6 +59,8 @@ const LEFT: usize = 1;
 struct Edge {
     /// The nodes.
     ends: [u32; 2],
+    /// At which end the thread was a reader. The same order with other readers is another edge.
+    shared: Shared,
     /// The neighbours in the lists of the two nodes. An edge that is free has the next free one in `next[BEFORE]`.
     next: [u32; 2],
     previous: [u32; 2],
@@ -69,61 +71,25 @@ struct Edge {
     gates: Gates,
     /// Whether it belongs to a cycle that was reported.
     reported: bool,
+    /// The search that came by last, and the edge before this one in its path.
+    seen: u32,
+    by: u32,
 }
 
-/// Locks that a thread held while it took a lock under another one: the outermost ones. Two orders that have a gate in common are
-/// never taken at the same time, so they cannot deadlock (S. Bensalem, K. Havelund: Dynamic Deadlock Analysis of Multi-threaded
-/// Programs, 2005). Two threads that only read the gate pass it at the same time.
-#[derive(Copy, Clone)]
-struct Gates([Gate; GATES]);
+/// At which end of an edge the thread was a reader.
+pub(crate) type Shared = [bool; 2];
 
-/// With more, some orders are reported that a gate keeps apart.
-const GATES: usize = 4;
-
-#[derive(Copy, Clone)]
-struct Gate {
-    /// 0: none.
-    lock: usize,
-    /// Whether it was only read, at least once.
-    shared: bool,
+/// Whether a thread with the second edge may keep one with the first waiting, where they meet: not if both are readers. But a writer
+/// may wait there between them, and most reader-writer locks then let no further reader in. So readers count like writers, unless
+/// one of the threads reads at both ends.
+fn may_wait(first: Shared, second: Shared) -> bool {
+    let only_reads = [first, second].contains(&[true; 2]);
+    !(first[AFTER] && second[BEFORE] && only_reads)
 }
 
-impl Gates {
-    /// Of the thread with these holds, which takes a lock while it holds `held`. If it takes it as a reader, those that it reads have
-    /// no edge to it, and are left out: nothing would say when they are gone.
-    fn of(holds: &[Hold], held: usize, wish: Wish) -> Self {
-        let mut gates = Gates([Gate { lock: 0, shared: false }; GATES]);
-        let kept = holds.iter().filter(|hold| hold.lock != held && !(hold.shared && wish.shared));
-        for (gate, Hold { lock, shared, .. }) in gates.0.iter_mut().zip(kept) {
-            *gate = Gate { lock: *lock, shared: *shared };
-        }
-        gates
-    }
-
-    fn meet(&self, other: &Self) -> bool {
-        let mut gates = self.0.iter().filter(|gate| gate.lock != 0);
-        gates
-            .any(|gate| other.0.iter().any(|other| other.lock == gate.lock && !(other.shared && gate.shared)))
-    }
-
-    /// The thread with these holds takes the same order again. Returns whether less keeps it apart than before.
-    fn narrow(&mut self, holds: &[Hold]) -> bool {
-        let mut less = false;
-        for gate in self.0.iter_mut().filter(|gate| gate.lock != 0) {
-            let hold = holds.iter().find(|hold| hold.lock == gate.lock);
-            let now = hold.map_or(Gate { lock: 0, shared: false }, |hold| Gate {
-                shared: hold.shared || gate.shared,
-                ..*gate
-            });
-            less |= (now.lock, now.shared) != (gate.lock, gate.shared);
-            *gate = now;
-        }
-        less
-    }
-
-    fn remove(&mut self, lock: usize) {
-        self.0.iter_mut().filter(|gate| gate.lock == lock).for_each(|gate| gate.lock = 0);
-    }
+/// How an edge comes to its second end, as far as [`may_wait`] depends on it.
+fn arrival(shared: Shared) -> usize {
+    usize::from(shared[AFTER]) + usize::from(shared == [true; 2])
 }
 
 /// An end of an edge. Each node has a list for each: of the edges that have it at this end.
@@ -143,7 +109,8 @@ pub(crate) struct Tables {
     edges_used: u32,
     free_edge: u32,
     search: u32,
-    queue: [u32; NODES],
+    /// Edges behind which a search has not looked yet.
+    queue: [u32; EDGES],
     /// Whether it was said that they are full.
     full: bool,
     /// Locks that threads hold for which there is no room.
@@ -258,11 +225,8 @@ impl Tables {
                 }
                 return Some(Problem::SelfDeadlock { lock, held: taken, here: *here });
             }
-            if shared && wish.shared {
-                continue; // readers do not wait for each other
-            }
-            let now = Step { held: (held, taken), taken: (lock, *here) };
-            let found = self.connect(index, &now, wish);
+            let now = Step { held: (held, taken), taken: (lock, *here), shared: [shared, wish.shared] };
+            let found = self.connect(index, &now);
             problem = problem.or(found);
         }
         problem
@@ -270,18 +234,19 @@ impl Tables {
 
     /// Adds an edge. If it closes a cycle, that is a problem: when it is new, or when fewer gates kept it apart than each time before.
     /// The thread has this index.
-    fn connect(&mut self, index: usize, now: &Step, wish: Wish) -> Option<Problem> {
+    fn connect(&mut self, index: usize, now: &Step) -> Option<Problem> {
         let mut found = None;
-        let gates = |tables: &Self| Gates::of(tables.holds(index), now.held.0, wish);
+        let gates = |tables: &Self| Gates::of(tables.holds(index), now.held.0);
         if let (Some(from), Some(to)) = (self.find(now.held.0), self.find(now.taken.0)) {
             let mut edge = self.nodes[from as usize].first[BEFORE];
-            while edge != NONE && self.edges[edge as usize].ends[AFTER] != to {
+            let is_same = |edge: &Edge| edge.ends[AFTER] == to && edge.shared == now.shared;
+            while edge != NONE && !is_same(&self.edges[edge as usize]) {
                 edge = self.edges[edge as usize].next[BEFORE];
             }
             if edge != NONE {
                 return self.connect_again(index, edge, now);
             }
-            found = self.path(to, from, &gates(self));
+            found = self.path([from, to], now.shared, &gates(self));
         }
         if let Err(what) = self.add(now, gates(self), found.is_some())
             && found.is_none()
@@ -300,7 +265,7 @@ impl Tables {
         if reported {
             return None;
         }
-        let path = self.path(ends[AFTER], ends[BEFORE], &gates)?;
+        let path = self.path(ends, now.shared, &gates)?;
         self.edges[edge as usize].reported = true;
         Some(self.inversion(now, path))
     }
@@ -313,9 +278,9 @@ impl Tables {
 
     fn inversion(&self, now: &Step, (first, last, length): (u32, u32, usize)) -> Problem {
         let step = |edge: u32| {
-            let Edge { ends, held, taken, .. } = &self.edges[edge as usize];
+            let Edge { ends, held, taken, shared, .. } = &self.edges[edge as usize];
             let lock = |end: End| self.nodes[ends[end] as usize].lock;
-            Step { held: (lock(BEFORE), *held), taken: (lock(AFTER), *taken) }
+            Step { held: (lock(BEFORE), *held), taken: (lock(AFTER), *taken), shared: *shared }
         };
         Problem::Inversion { now: *now, then: step(first), back: step(last), length }
     }
@@ -325,54 +290,64 @@ impl Tables {
         (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what))
     }
 
-    /// The first and last edge of a shortest path, and its length. Edges that share one of these gates are left out. If two edges of
-    /// the path share one, there is no path: another one, as short or longer, is not looked for.
-    fn path(&mut self, from: u32, to: u32, gates: &Gates) -> Option<(u32, u32, usize)> {
+    /// The first and last edge of a shortest path from the second end of an edge to the first one, and its length. Where edges meet,
+    /// threads may wait. Edges that share one of these gates are left out. If two edges of the path share one, there is no path:
+    /// another one, as short or longer, is not looked for.
+    fn path(&mut self, ends: [u32; 2], shared: Shared, gates: &Gates) -> Option<(u32, u32, usize)> {
         self.search += 1;
         let search = self.search;
-        (self.nodes[from as usize].seen, self.queue[0]) = (search, from);
-        let (mut done, mut end) = (0, 1);
-        while done < end {
-            let mut edge = self.nodes[self.queue[done] as usize].first[BEFORE];
-            done += 1;
-            while edge != NONE {
-                let next = self.edges[edge as usize].ends[AFTER];
-                let apart = self.edges[edge as usize].gates.meet(gates);
-                let node = &mut self.nodes[next as usize];
-                if node.seen != search && !apart {
-                    (node.seen, node.by) = (search, edge);
-                    if next == to {
-                        return (!self.is_apart(from, edge)).then(|| self.walk_back(from, edge));
-                    }
-                    self.queue[end] = next;
-                    end += 1;
-                }
-                edge = self.edges[edge as usize].next[BEFORE];
+        let (mut done, mut end) = (0, 0);
+        let (mut node, mut came, mut by) = (ends[AFTER], shared, NONE);
+        loop {
+            let Node { first, seen, .. } = &mut self.nodes[node as usize];
+            let mut edge = first[BEFORE];
+            if std::mem::replace(&mut seen[arrival(came)], search) == search {
+                edge = NONE; // all these were looked at
             }
+            while edge != NONE {
+                let step = &mut self.edges[edge as usize];
+                let next = step.next[BEFORE];
+                if step.seen != search && may_wait(came, step.shared) && !step.gates.meet(gates) {
+                    (step.seen, step.by) = (search, by);
+                    if step.ends[AFTER] != ends[BEFORE] {
+                        self.queue[end] = edge;
+                        end += 1;
+                    } else if may_wait(step.shared, shared) {
+                        return (!self.is_apart(edge)).then(|| self.walk_back(edge));
+                    }
+                }
+                edge = next;
+            }
+            if done == end {
+                return None;
+            }
+            by = self.queue[done];
+            done += 1;
+            (node, came) = (self.edges[by as usize].ends[AFTER], self.edges[by as usize].shared);
         }
-        None
     }
 
-    /// The edge before this one in the path that the search has found from the node `from`.
-    fn step_back(&self, from: u32, edge: u32) -> Option<u32> {
-        let node = self.edges[edge as usize].ends[BEFORE];
-        (node != from).then(|| self.nodes[node as usize].by)
+    /// The edges of the path that the search has found, from this one back to the first.
+    fn path_to(&self, last: u32) -> impl Iterator<Item = u32> {
+        let before = |edge: &u32| Some(self.edges[*edge as usize].by).filter(|edge| *edge != NONE);
+        std::iter::successors(Some(last), before)
     }
 
     /// Whether two edges of the path that ends with this one share a gate.
-    fn is_apart(&self, from: u32, last: u32) -> bool {
-        let path = |last| std::iter::successors(Some(last), |edge| self.step_back(from, *edge));
+    fn is_apart(&self, last: u32) -> bool {
         let gates = |edge: u32| &self.edges[edge as usize].gates;
-        path(last).any(|edge| path(edge).skip(1).any(|before| gates(before).meet(gates(edge))))
+        let meets = |edge: u32| self.path_to(edge).skip(1).any(|before| gates(before).meet(gates(edge)));
+        self.path_to(last).any(meets)
     }
 
     /// The path that ends with this edge is reported. Returns what [`path`](Self::path) does.
-    fn walk_back(&mut self, from: u32, last: u32) -> (u32, u32, usize) {
-        let (mut first, mut length) = (last, 1);
-        self.edges[first as usize].reported = true;
-        while let Some(before) = self.step_back(from, first) {
-            (first, length) = (before, length + 1);
-            self.edges[first as usize].reported = true;
+    fn walk_back(&mut self, last: u32) -> (u32, u32, usize) {
+        let (mut first, mut edge, mut length) = (last, last, 0);
+        while edge != NONE {
+            (first, length) = (edge, length + 1);
+            let step = &mut self.edges[edge as usize];
+            step.reported = true;
+            edge = step.by;
         }
         (first, last, length)
     }
@@ -414,8 +389,18 @@ impl Tables {
         let ends = [from, to];
         let next = [BEFORE, AFTER].map(|end| self.nodes[ends[end] as usize].first[end]);
         let (held, taken) = (now.held.1, now.taken.1);
-        self.edges[edge as usize] =
-            Edge { ends, next, previous: [NONE; 2], held, taken, gates, reported: closes_cycle };
+        self.edges[edge as usize] = Edge {
+            ends,
+            shared: now.shared,
+            next,
+            previous: [NONE; 2],
+            held,
+            taken,
+            gates,
+            reported: closes_cycle,
+            seen: 0,
+            by: NONE,
+        };
         for end in [BEFORE, AFTER] {
             self.nodes[ends[end] as usize].first[end] = edge;
             if next[end] != NONE {

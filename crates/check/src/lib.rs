@@ -42,6 +42,7 @@
 
 mod cancel;
 mod fork;
+mod gates;
 mod graph;
 mod ignored;
 mod memory;

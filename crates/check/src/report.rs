@@ -1,5 +1,6 @@
 //! What was found, in words.
 
+use crate::graph::Shared;
 use crate::ignored;
 use crate::names::shown;
 use crate::output;
@@ -39,6 +40,20 @@ pub(crate) fn is_reporting(me: usize) -> bool {
 pub(crate) struct Step {
     pub(crate) held: (usize, Stack),
     pub(crate) taken: (usize, Stack),
+    /// Whether they were only read.
+    pub(crate) shared: Shared,
+}
+
+impl Step {
+    /// The lock that was held, in words.
+    fn shown_held(&self) -> String {
+        shown(self.held.0) + if self.shared[0] { " for reading" } else { "" }
+    }
+
+    /// The lock that was taken.
+    fn shown_taken(&self) -> String {
+        shown(self.taken.0) + if self.shared[1] { " for reading" } else { "" }
+    }
 }
 
 /// A problem, with all that is said about it.
@@ -169,20 +184,20 @@ fn describe(problem: &Problem, names: bool) -> (String, bool) {
                 format!(
                     "lock-order inversion, which may deadlock\n    thread {:#x} holds lock {}, taken at",
                     Native::thread_id(),
-                    shown(now.held.0)
+                    now.shown_held()
                 ),
                 &now.held.1,
             );
-            part(format!("    and takes lock {} at", shown(now.taken.0)), &now.taken.1);
+            part(format!("    and takes lock {} at", now.shown_taken()), &now.taken.1);
             let others = match length {
                 0 | 1 => String::new(),
                 n => format!(" (the first of {n} steps)"),
             };
-            part(format!("    before, lock {} was held{others}, taken at", shown(then.held.0)), &then.held.1);
-            part(format!("    when lock {} was taken at", shown(then.taken.0)), &then.taken.1);
+            part(format!("    before, lock {} was held{others}, taken at", then.shown_held()), &then.held.1);
+            part(format!("    when lock {} was taken at", then.shown_taken()), &then.taken.1);
             if *length > 1 {
-                part(format!("    and lock {} (the last step), taken at", shown(back.held.0)), &back.held.1);
-                part(format!("    when lock {} was taken at", shown(back.taken.0)), &back.taken.1);
+                part(format!("    and lock {} (the last step), taken at", back.shown_held()), &back.held.1);
+                part(format!("    when lock {} was taken at", back.shown_taken()), &back.taken.1);
             }
         }
         Problem::SelfDeadlock { lock, held, here } => {

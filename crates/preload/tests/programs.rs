@@ -332,11 +332,12 @@ fn misuse_is_reported() {
         // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),
+            ("readers", "for reading, taken at", &["write_both", "read_both"]),
             ("callers", "lock-order inversion", &["take", "takes_a_and_b", "takes_b_and_a"]),
             ("gated", "lock-order inversion", &["a_then_b", "b_then_a", "gated"]),
             ("small", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"]),
             ("named", " \"journal\", taken at", &["a_then_b", "b_then_a", "inverted"]),
-            ("foreign", " \"accounts\" at", &["foreign", "main"]),
+            ("foreign", " \"accounts\" for reading at", &["foreign", "main"]),
             ("chain", "the first of 2 steps", &["a_then_b", "b_then_c", "c_then_a"]),
             ("self", "self-deadlock", &["main"]),
             ("stranger", "by a thread that does not hold it", &["main", "take_a"]),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::gates::GATES;
 
 const ME: usize = 0x1000;
 /// Locks that are never destroyed.
@@ -214,12 +215,57 @@ fn a_gate_that_was_read_once() {
     assert!(is_inverted(gated(tables, (GATE, READ), &[B, A])));
 }
 
-/// Two orders of readers under a gate that is read: nothing would say when the gate is gone.
+/// A thread that reads under a lock that it reads waits for no reader.
+#[test]
+fn orders_of_readers() {
+    // Which of the locks of some orders are read, as bits: the outer and the inner lock of the first order, and so on.
+    let wish = |bits: u32, at: u32| if bits >> at & 1 == 1 { READ } else { Wish::LOCK };
+    for orders in [&[[A, B], [B, A]][..], &[[A, B], [B, C], [C, A]]] {
+        for bits in 0..1 << (2 * orders.len()) {
+            let tables = tables();
+            let mut found = None;
+            let mut waits = true;
+            for (number, [outer, inner]) in orders.iter().enumerate() {
+                assert!(found.is_none());
+                let [at, next] = [2 * number as u32, 2 * ((number + 1) % orders.len()) as u32];
+                found = all(tables, &[(*outer, wish(bits, at)), (*inner, wish(bits, at + 1))]);
+                let reads = |at: u32| wish(bits, at).shared;
+                let one_only_reads = [at, next].iter().any(|at| reads(*at) && reads(*at + 1));
+                waits &= !(reads(at + 1) && reads(next) && one_only_reads);
+            }
+            assert_eq!(is_inverted(found), waits, "{bits:06b}");
+        }
+    }
+}
+
+/// An order that was taken in two ways, and goes on in a third one: whichever way was found first, the other counts, too.
+#[test]
+fn an_order_as_reader_and_as_writer() {
+    let ways = [[false, false], [false, true], [true, false], [true, true]];
+    let take = |tables: &mut Tables, locks: [usize; 2], way: Shared| {
+        let lock = |end: End| (locks[end], if way[end] { READ } else { Wish::LOCK });
+        all(tables, &[lock(BEFORE), lock(AFTER)])
+    };
+    for first in ways {
+        for second in ways {
+            for third in ways {
+                let tables = tables();
+                for way in [first, second] {
+                    assert!(take(tables, [A, B], way).is_none());
+                }
+                assert!(take(tables, [B, C], third).is_none());
+                let waits = may_wait(first, third) || may_wait(second, third);
+                assert_eq!(is_inverted(both(tables, C, A)), waits, "{first:?} {second:?} {third:?}");
+            }
+        }
+    }
+}
+
+/// A gate that readers read is forgotten, too.
 #[test]
 fn a_gate_that_readers_read() {
     let tables = tables();
-    let reader = |gate| [(gate, READ), (A, Wish::LOCK), (B, READ)];
-    assert!(all(tables, &reader(GATE)).is_none());
+    assert!(all(tables, &[(GATE, READ), (A, Wish::LOCK), (B, READ)]).is_none());
     tables.forget(GATE);
     assert!(is_inverted(gated(tables, (GATE, Wish::LOCK), &[B, A])));
 }

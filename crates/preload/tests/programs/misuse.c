@@ -68,6 +68,24 @@ __attribute__((noinline)) static void takes_b_and_a(void)
     OK(pthread_mutex_unlock(&b));
 }
 
+static pthread_rwlock_t other = PTHREAD_RWLOCK_INITIALIZER;
+
+__attribute__((noinline)) static void write_both(void)
+{
+    OK(pthread_rwlock_wrlock(&r));
+    OK(pthread_rwlock_wrlock(&other));
+    OK(pthread_rwlock_unlock(&other));
+    OK(pthread_rwlock_unlock(&r));
+}
+
+__attribute__((noinline)) static void read_both(pthread_rwlock_t *first, pthread_rwlock_t *second)
+{
+    OK(pthread_rwlock_rdlock(first));
+    OK(pthread_rwlock_rdlock(second));
+    OK(pthread_rwlock_unlock(second));
+    OK(pthread_rwlock_unlock(first));
+}
+
 /* Under a lock that keeps other threads away meanwhile. */
 static void gated(void (*f)(void))
 {
@@ -195,6 +213,9 @@ static void clean(void)
         OK(pthread_mutex_unlock(&a));
         OK(pthread_mutex_destroy(&m));
     }
+    /* Both orders, of readers. */
+    read_both(&r, &other);
+    read_both(&other, &r);
     /* Both orders, under a lock that keeps them apart. */
     static pthread_mutex_t pair[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
     for (int i = 0; i < 2; i++) {
@@ -266,6 +287,10 @@ int main(int count, char **arguments)
         a_then_b();
         join(start(inverted, NULL));
         join(start(inverted, NULL)); /* not again */
+    } else if (!strcmp(what, "readers")) {
+        write_both();
+        read_both(&r, &other);
+        read_both(&other, &r);
     } else if (!strcmp(what, "callers")) {
         takes_a_and_b();
         takes_b_and_a();
