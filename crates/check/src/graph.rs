@@ -235,13 +235,15 @@ impl Tables {
     /// Adds an edge. If it closes a cycle, that is a problem: when it is new, or when fewer gates kept it apart than each time before.
     /// The thread has this index.
     fn connect(&mut self, index: usize, now: &Step) -> Option<Problem> {
-        let mut found = None;
+        let (mut found, mut reported) = (None, false);
         let gates = |tables: &Self| Gates::of(tables.holds(index), now.held.0);
         if let (Some(from), Some(to)) = (self.find(now.held.0), self.find(now.taken.0)) {
             let mut edge = self.nodes[from as usize].first[BEFORE];
             let is_same = |edge: &Edge| edge.ends[AFTER] == to && edge.shared == now.shared;
             while edge != NONE && !is_same(&self.edges[edge as usize]) {
-                edge = self.edges[edge as usize].next[BEFORE];
+                let Edge { ends, next, reported: before, .. } = &self.edges[edge as usize];
+                reported |= *before && ends[AFTER] == to; // by other readers
+                edge = next[BEFORE];
             }
             if edge != NONE {
                 return self.connect_again(index, edge, now);
@@ -253,7 +255,7 @@ impl Tables {
         {
             return self.full(what);
         }
-        found.map(|path| self.inversion(now, path))
+        found.filter(|_| !reported).map(|path| self.inversion(now, path))
     }
 
     fn connect_again(&mut self, index: usize, edge: u32, now: &Step) -> Option<Problem> {

@@ -261,6 +261,19 @@ fn an_order_as_reader_and_as_writer() {
     }
 }
 
+/// Two orders that were reported are not reported again because another thread reads.
+#[test]
+fn orders_of_writers_and_then_of_readers() {
+    let tables = tables();
+    assert!(both(tables, A, B).is_none());
+    assert!(is_inverted(both(tables, B, A)));
+    for (outer, inner) in [(A, B), (B, A)] {
+        for wishes in [[READ, Wish::LOCK], [Wish::LOCK, READ], [READ, READ]] {
+            assert!(all(tables, &[(outer, wishes[0]), (inner, wishes[1])]).is_none(), "{wishes:?}");
+        }
+    }
+}
+
 /// A gate that readers read is forgotten, too.
 #[test]
 fn a_gate_that_readers_read() {
