@@ -22,16 +22,16 @@ under() { # TOOL CASE...
     local tool=$1
     shift
     case $tool in
-    none) "$work/plain" "$@" ;;
-    check) target/release/latchwork check --mutex glibc --rwlock glibc --error-exitcode 9 -- "$work/plain" "$@" ;;
-    helgrind) valgrind -q --tool=helgrind --error-exitcode=9 "$work/plain" "$@" ;;
-    drd) valgrind -q --tool=drd --error-exitcode=9 "$work/plain" "$@" ;;
-    tsan) TSAN_OPTIONS="exitcode=9 detect_deadlocks=1 second_deadlock_stack=1" "$work/tsan" "$@" ;;
+    none) set -- "$work/plain" "$@" ;;
+    check) set -- target/release/latchwork check --mutex glibc --rwlock glibc --error-exitcode 9 -- "$work/plain" "$@" ;;
+    helgrind | drd) set -- valgrind -q --tool="$tool" --error-exitcode=9 "$work/plain" "$@" ;;
+    tsan) set -- env TSAN_OPTIONS="exitcode=9 detect_deadlocks=1" "$work/tsan" "$@" ;;
     esac
+    timeout 60 "$@"
 }
 reports() { # TOOL CASE: yes or no
     local status=0
-    timeout 60 bash -c "$(declare -f under); work=$work under $1 $2" >/dev/null 2>"$work/log" || status=$?
+    under "$1" "$2" >/dev/null 2>"$work/log" || status=$?
     case $status in
     0) echo no ;;
     9) echo yes ;;

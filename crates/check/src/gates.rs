@@ -11,7 +11,7 @@ pub(crate) struct Gates([Gate; GATES]);
 /// With more, some orders are reported that a gate keeps apart.
 pub(crate) const GATES: usize = 4;
 
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, PartialEq)]
 struct Gate {
     /// 0: none.
     lock: usize,
@@ -19,10 +19,12 @@ struct Gate {
     shared: bool,
 }
 
+const NONE: Gate = Gate { lock: 0, shared: false };
+
 impl Gates {
     /// Of the thread with these holds, which takes a lock while it holds `held`.
     pub(crate) fn of(holds: &[Hold], held: usize) -> Self {
-        let mut gates = Gates([Gate { lock: 0, shared: false }; GATES]);
+        let mut gates = Gates([NONE; GATES]);
         let kept = holds.iter().filter(|hold| hold.lock != held);
         for (gate, Hold { lock, shared, .. }) in gates.0.iter_mut().zip(kept) {
             *gate = Gate { lock: *lock, shared: *shared };
@@ -41,17 +43,14 @@ impl Gates {
         let mut less = false;
         for gate in self.0.iter_mut().filter(|gate| gate.lock != 0) {
             let hold = holds.iter().find(|hold| hold.lock == gate.lock);
-            let now = hold.map_or(Gate { lock: 0, shared: false }, |hold| Gate {
-                shared: hold.shared || gate.shared,
-                ..*gate
-            });
-            less |= (now.lock, now.shared) != (gate.lock, gate.shared);
+            let now = hold.map_or(NONE, |hold| Gate { shared: hold.shared || gate.shared, ..*gate });
+            less |= now != *gate;
             *gate = now;
         }
         less
     }
 
     pub(crate) fn remove(&mut self, lock: usize) {
-        self.0.iter_mut().filter(|gate| gate.lock == lock).for_each(|gate| gate.lock = 0);
+        self.0.iter_mut().filter(|gate| gate.lock == lock).for_each(|gate| *gate = NONE);
     }
 }

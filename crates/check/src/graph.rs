@@ -235,27 +235,36 @@ impl Tables {
     /// Adds an edge. If it closes a cycle, that is a problem: when it is new, or when fewer gates kept it apart than each time before.
     /// The thread has this index.
     fn connect(&mut self, index: usize, now: &Step) -> Option<Problem> {
-        let (mut found, mut reported) = (None, false);
-        let gates = |tables: &Self| Gates::of(tables.holds(index), now.held.0);
-        if let (Some(from), Some(to)) = (self.find(now.held.0), self.find(now.taken.0)) {
-            let mut edge = self.nodes[from as usize].first[BEFORE];
-            let is_same = |edge: &Edge| edge.ends[AFTER] == to && edge.shared == now.shared;
-            while edge != NONE && !is_same(&self.edges[edge as usize]) {
-                let Edge { ends, next, reported: before, .. } = &self.edges[edge as usize];
-                reported |= *before && ends[AFTER] == to; // by other readers
-                edge = next[BEFORE];
-            }
-            if edge != NONE {
-                return self.connect_again(index, edge, now);
-            }
-            found = self.path([from, to], now.shared, &gates(self));
+        let ends = self.find(now.held.0).zip(self.find(now.taken.0)).map(|(from, to)| [from, to]);
+        let (edge, reported) = ends.map_or((NONE, false), |ends| self.edge(ends, now.shared));
+        if edge != NONE {
+            return self.connect_again(index, edge, now);
         }
-        if let Err(what) = self.add(now, gates(self), found.is_some())
+        let gates = Gates::of(self.holds(index), now.held.0);
+        let found = ends.and_then(|ends| self.path(ends, now.shared, &gates));
+        if let Err(what) = self.add(now, gates, found.is_some())
             && found.is_none()
         {
             return self.full(what);
         }
         found.filter(|_| !reported).map(|path| self.inversion(now, path))
+    }
+
+    /// The edge between these nodes by these readers, and whether one by other readers was reported.
+    fn edge(&self, ends: [u32; 2], shared: Shared) -> (u32, bool) {
+        let mut reported = false;
+        let mut edge = self.nodes[ends[BEFORE] as usize].first[BEFORE];
+        while edge != NONE {
+            let step = &self.edges[edge as usize];
+            if step.ends[AFTER] == ends[AFTER] {
+                if step.shared == shared {
+                    break;
+                }
+                reported |= step.reported;
+            }
+            edge = step.next[BEFORE];
+        }
+        (edge, reported)
     }
 
     fn connect_again(&mut self, index: usize, edge: u32, now: &Step) -> Option<Problem> {

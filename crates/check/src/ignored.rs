@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 static IGNORED: OnceLock<&'static [u8]> = OnceLock::new();
 
-/// Leaves out problems with a function, or a file with code, in one of their stacks whose name matches one of these patterns: one in
+/// Leaves out each problem that has, in one of its stacks, a function or a file with code whose name matches one of these patterns: one in
 /// each line, in which `*` stands for any bytes and `?` for any one byte. A file goes by its name without directories. Empty lines
 /// and those that begin with `#` say nothing. To be called once, before there are any problems; later calls have no effect.
 pub fn ignore(patterns: &'static [u8]) {

@@ -16,17 +16,21 @@ fn tables() -> &'static mut Tables {
     unsafe { memory::map::<Tables>().as_mut() }.expect("there is memory")
 }
 
-/// Takes two locks, one after the other, and releases them.
-fn both(tables: &mut Tables, outer: usize, inner: usize) -> Option<Problem> {
+/// Takes locks, one after the other, and releases them.
+fn all(tables: &mut Tables, locks: &[(usize, Wish)]) -> Option<Problem> {
     let mut found = None;
-    for lock in [outer, inner] {
-        found = found.or(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE));
-        assert!(tables.acquired(ME, lock, Wish::LOCK, Stack::NONE).is_none());
+    for (lock, wish) in locks {
+        found = found.or(tables.acquiring(ME, *lock, *wish, &Stack::NONE));
+        assert!(tables.acquired(ME, *lock, *wish, Stack::NONE).is_none());
     }
-    for lock in [inner, outer] {
-        assert!(tables.releasing(ME, lock).is_none());
+    for (lock, _) in locks.iter().rev() {
+        assert!(tables.releasing(ME, *lock).is_none());
     }
     found
+}
+
+fn both(tables: &mut Tables, outer: usize, inner: usize) -> Option<Problem> {
+    all(tables, &[(outer, Wish::LOCK), (inner, Wish::LOCK)])
 }
 
 fn is_inverted(found: Option<Problem>) -> bool {
@@ -120,19 +124,6 @@ fn an_order_through_a_lock_ends_with_it() {
     }
 }
 
-/// Takes locks, one after the other, and releases them.
-fn all(tables: &mut Tables, locks: &[(usize, Wish)]) -> Option<Problem> {
-    let mut found = None;
-    for (lock, wish) in locks {
-        found = found.or(tables.acquiring(ME, *lock, *wish, &Stack::NONE));
-        assert!(tables.acquired(ME, *lock, *wish, Stack::NONE).is_none());
-    }
-    for (lock, _) in locks.iter().rev() {
-        assert!(tables.releasing(ME, *lock).is_none());
-    }
-    found
-}
-
 const READ: Wish = Wish { shared: true, ..Wish::LOCK };
 const GATE: usize = 0x10_00c0;
 const OTHER_GATE: usize = 0x10_0100;
@@ -165,7 +156,7 @@ fn a_gate_keeps_two_orders_apart() {
 fn a_gate_that_is_taken_under_another_lock() {
     let tables = tables();
     assert!(gated(tables, (A, Wish::LOCK), &[GATE, B]).is_none());
-    // Who takes the gate under B may wait for the thread above, which waits for B.
+    // A thread that takes the gate under B may wait for the first thread, which waits for B.
     assert!(is_inverted(gated(tables, (B, Wish::LOCK), &[GATE])));
 }
 

@@ -23,8 +23,8 @@ pub(super) fn begin(value: &[u8]) {
             None | Some(0) => refuse("LATCHWORK_CHECK", value, "after exit: stands a status from 1 to 255"),
             Some(status) => {
                 STATUS.store(status.into(), Relaxed);
-                // Functions run in the opposite order, so this one runs after those of the program and of all libraries. It is
-                // not this library's, whose own end comes before.
+                // Functions run in the opposite order, so this one runs after those of the program and of all libraries. It
+                // belongs to no library: the functions of this library run earlier, when the dynamic linker ends it.
                 // SAFETY: the function stays loaded until the process is gone.
                 unsafe { __cxa_atexit(exits, null_mut(), null_mut()) };
             }

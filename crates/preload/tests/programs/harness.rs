@@ -292,3 +292,14 @@ pub(super) fn under_tolerant_locks(program: &Path) {
         }
     }
 }
+
+/// What a program that installs a filter of system calls has written to stderr. `None`: this system lets it install none.
+pub fn filtered(output: Output, what: &str) -> Option<String> {
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if stdout == "no filters\n" {
+        eprintln!("SKIPPED: this system lets the test install no filter");
+        return None;
+    }
+    assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
+    Some(stderr)
+}

@@ -490,13 +490,9 @@ fn filters_of_system_calls() {
             }
             let what = format!("filter.c {action} {when} under {mutex} and {rwlock}");
             let output = watch(command, &what);
-            let [stdout, stderr] =
-                [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-            if stdout == "no filters\n" {
-                eprintln!("SKIPPED: this system lets the test install no filter");
+            if filtered(output, &what).is_none() {
                 return;
             }
-            assert!(output.status.success() && stdout == "ok\n", "{what}: {}\n{stderr}", output.status);
         }
     }
 }

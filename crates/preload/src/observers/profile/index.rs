@@ -4,6 +4,7 @@
 //! thread never waits for such a lock for long: it may have interrupted the holder in a signal handler. It gives up, and the
 //! record is dropped.
 
+pub(super) use crate::state::unwind::mix;
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use latchwork::machine::{Machine, Native};
@@ -24,13 +25,6 @@ const REMOVED: u32 = u32::MAX;
 pub(super) struct Index<const SLOTS: usize> {
     locks: [AtomicU32; PARTS],
     slots: [AtomicU32; SLOTS],
-}
-
-/// Mixes the bits of a key.
-#[inline(always)]
-pub(super) fn mix(key: u64) -> u64 {
-    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 32
 }
 
 /// Asks the processor for the cache line at this place, which the calling thread will write to soon.

@@ -20,6 +20,7 @@ use gimli::{
 };
 use readable::is_readable;
 use rules::Rule;
+pub(crate) use rules::mix;
 
 /// The most frames that are unwound, the recorder's own among them.
 pub(crate) const MOST: usize = 40;

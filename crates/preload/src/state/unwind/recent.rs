@@ -8,7 +8,7 @@
 //! All this holds for the stack that the thread began with ([`OwnStack`]). A stack of another sort, such as a coroutine's, is
 //! unwound at each capture: when the thread comes back, another one may lie there, and the pages above may be gone.
 
-use super::{MOST, OwnStack, Registers, Window, each};
+use super::{MOST, OwnStack, Registers, Window, each, mix};
 
 /// Stacks that a thread remembers: so many sets, one for each hash of a stack pointer.
 const SETS: usize = 16;
@@ -100,7 +100,7 @@ impl<const FRAMES: usize> Recent<FRAMES> {
 }
 
 fn set_of(sp: usize) -> usize {
-    ((sp as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SETS
+    mix(sp as u64 >> 3) as usize % SETS
 }
 
 impl Known {

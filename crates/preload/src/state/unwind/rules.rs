@@ -90,7 +90,8 @@ impl Rule {
 }
 
 /// Mixes the bits of a key.
-fn mix(key: u64) -> u64 {
+#[inline(always)]
+pub(crate) fn mix(key: u64) -> u64 {
     let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
 }
