@@ -51,6 +51,8 @@ row 'two reader-writer locks in both orders' rwlocks
 row 'a deadlock with oneself, with a deadline' self
 row 'an unlock by another thread' stranger
 row 'an unlock of a free mutex' free
+row 'a wait for a condition without the mutex' wait
+row 'a thread that ends while it holds a mutex' ended
 row 'a mutex destroyed while it is held' destroyed
 row 'no mistake: both orders under a third lock' gate
 row 'no mistake: the second order is an attempt' attempt

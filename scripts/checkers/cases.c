@@ -77,6 +77,14 @@ static void *write_r_s(void *n)
 }
 
 static void *lock_a(void *n) { pthread_mutex_lock(&a); return n; }
+static void *unlock_a(void *n) { pthread_mutex_unlock(&a); return n; }
+
+static struct timespec now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return time;
+}
 
 int main(int count, char **arguments)
 {
@@ -92,16 +100,21 @@ int main(int count, char **arguments)
         in_thread(write_r_s);
         in_thread(s_r);
     } else if (!strcmp(name, "stranger")) {
+        pthread_mutex_lock(&a);
+        in_thread(unlock_a);
+    } else if (!strcmp(name, "ended")) {
         in_thread(lock_a);
-        pthread_mutex_unlock(&a);
+    } else if (!strcmp(name, "wait")) {
+        pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+        struct timespec soon = now();
+        pthread_cond_timedwait(&cond, &a, &soon);
     } else if (!strcmp(name, "free")) {
         pthread_mutex_unlock(&a);
     } else if (!strcmp(name, "destroyed")) {
         pthread_mutex_lock(&a);
         pthread_mutex_destroy(&a);
     } else if (!strcmp(name, "self")) {
-        struct timespec soon;
-        clock_gettime(CLOCK_REALTIME, &soon);
+        struct timespec soon = now();
         pthread_mutex_lock(&a);
         pthread_mutex_timedlock(&a, &soon); /* as a lock that would never return */
         pthread_mutex_unlock(&a);

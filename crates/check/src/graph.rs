@@ -182,8 +182,12 @@ pub(crate) fn with<R>(look: impl FnOnce(&mut Tables) -> R) -> Option<R> {
 }
 
 impl Tables {
+    fn index(&self, me: usize) -> Option<usize> {
+        self.ids[..self.known].iter().position(|id| *id == me)
+    }
+
     fn thread(&mut self, me: usize) -> Option<&mut Thread> {
-        let index = match self.ids[..self.known].iter().position(|id| *id == me) {
+        let index = match self.index(me) {
             Some(index) => index,
             None => {
                 // One that holds nothing is not missed: its thread comes back here, or has ended.
@@ -215,7 +219,7 @@ impl Tables {
 
     /// What may be wrong with this, and what is to be remembered of it.
     pub(crate) fn acquiring(&mut self, me: usize, lock: usize, wish: Wish, here: &Stack) -> Option<Problem> {
-        let index = self.ids[..self.known].iter().position(|id| *id == me)?;
+        let index = self.index(me)?;
         let mut problem = None;
         for i in 0..self.threads[index].used {
             let Hold { lock: held, shared, taken, .. } = self.threads[index].holds[i];
@@ -486,7 +490,7 @@ impl Tables {
     }
 
     pub(crate) fn releasing(&mut self, me: usize, lock: usize) -> Option<Problem> {
-        if let Some(index) = self.ids[..self.known].iter().position(|id| *id == me) {
+        if let Some(index) = self.index(me) {
             if self.release(index, lock, false) {
                 return None;
             }
@@ -499,12 +503,17 @@ impl Tables {
             self.unknown -= 1;
             return None; // probably one of those
         }
-        let holder = self.holder(lock);
-        if !holder.is_some_and(|(_, hold)| hold.refuses) {
+        let problem = self.stranger(lock);
+        if !self.holder(lock).is_some_and(|(_, hold)| hold.refuses) {
             self.take_from_all(lock);
         }
-        let holder = holder.map(|(thread, hold)| (thread, hold.taken));
-        Some(Problem::Stranger { lock, holder, here: Stack::NONE })
+        Some(problem)
+    }
+
+    /// A thread that does not hold the lock releases it.
+    fn stranger(&self, lock: usize) -> Problem {
+        let holder = self.holder(lock).map(|(thread, hold)| (thread, hold.taken));
+        Problem::Stranger { lock, holder, here: Stack::NONE }
     }
 
     fn take_from_all(&mut self, lock: usize) {
@@ -560,6 +569,9 @@ fn probes(lock: usize) -> impl Iterator<Item = usize> {
     let start = (lock as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..64).map(move |step| (start as usize + step) % NODES)
 }
+
+mod ended;
+pub(crate) use ended::ENDED;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@
 //!   (also through further locks). It need not have come to a deadlock. Known from Linux's lockdep. Two orders that were only
 //!   taken under the same third lock, a *gate*, are none;
 //! - *self-deadlock*: a thread waits for what it holds itself;
-//! - *unlock by a stranger*: by a thread that does not hold the lock;
+//! - *unlock by a stranger*: by a thread that does not hold the lock; also a wait for a condition with such a lock;
+//! - *end of the holder*: a thread ends while it holds the lock (seen by the preloaded library only);
 //! - *destroyed while held*.
 //!
 //! ```
@@ -127,32 +128,43 @@ pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
 
 /// The calling thread is about to release the lock.
 pub fn releasing(lock: usize) {
+    say(|me, tables| tables.releasing(me, lock));
+}
+
+/// The calling thread is about to wait for a condition, with a lock that it releases without another call of this crate.
+pub fn waiting(lock: usize) {
+    say(|me, tables| tables.waiting(me, lock));
+}
+
+/// Whether the calling thread, which is about to end, holds locks. A destructor may release them.
+pub fn holds_any() -> bool {
     let _uncancelled = Uncancelled::new();
-    let me = Native::thread_id();
-    if report::is_reporting(me) {
-        return;
-    }
-    if let Some(mut problem) = graph::with(|tables| tables.releasing(me, lock)).flatten() {
-        if let Problem::Stranger { here, .. } = &mut problem {
-            *here = Stack::here();
-        }
-        report::report(me, &problem);
-    }
+    graph::with(|tables| tables.holds_any(Native::thread_id())).unwrap_or(false)
+}
+
+/// The calling thread has ended, for all that the program can do in it. What it still holds stays held.
+pub fn ended() {
+    while say(|me, tables| tables.ended(me)) {}
 }
 
 /// The calling thread is about to destroy the lock. If that succeeds, [`forget`] comes next.
 pub fn destroying(lock: usize) {
+    say(|_, tables| tables.destroying(lock));
+}
+
+/// Reports what is found, if something is, with the stack of the calling thread.
+fn say(look: impl FnOnce(usize, &mut Tables) -> Option<Problem>) -> bool {
     let _uncancelled = Uncancelled::new();
     let me = Native::thread_id();
     if report::is_reporting(me) {
-        return;
+        return false;
     }
-    if let Some(mut problem) = graph::with(|tables| tables.destroying(lock)).flatten() {
-        if let Problem::Destroyed { here, .. } = &mut problem {
-            *here = Stack::here();
-        }
-        report::report(me, &problem);
+    let Some(mut problem) = graph::with(|tables| look(me, tables)).flatten() else { return false };
+    if let Problem::Stranger { here, .. } | Problem::Destroyed { here, .. } = &mut problem {
+        *here = Stack::here();
     }
+    report::report(me, &problem);
+    true
 }
 
 /// The lock at this address, if there was one, is gone. A new one may be made there.

@@ -1,6 +1,6 @@
 //! What was found, in words.
 
-use crate::graph::Shared;
+use crate::graph::{ENDED, Shared};
 use crate::ignored;
 use crate::names::shown;
 use crate::output;
@@ -65,6 +65,8 @@ pub(crate) enum Problem {
     SelfDeadlock { lock: usize, held: Stack, here: Stack },
     /// Releases what it does not hold, but another thread, or nobody.
     Stranger { lock: usize, holder: Option<(usize, Stack)>, here: Stack },
+    /// Still held by this thread, which ends.
+    Ended { lock: usize, held: Stack },
     /// Destroyed while a thread holds it.
     Destroyed { lock: usize, holder: (usize, Stack), here: Stack },
     /// The tables are full.
@@ -168,6 +170,11 @@ fn allocator_is_plain() -> bool {
     Object::of(libc::malloc as *const () as usize).is_some_and(|object| object.name().contains("libc.so"))
 }
 
+/// A thread, in words.
+fn named(thread: usize) -> String {
+    if thread == ENDED { "a thread that has ended".into() } else { format!("thread {thread:#x}") }
+}
+
 /// The report, and whether the problem is one of those that are left out.
 fn describe(problem: &Problem, names: bool) -> (String, bool) {
     let (mut out, mut is_ignored) = (String::new(), false);
@@ -182,8 +189,8 @@ fn describe(problem: &Problem, names: bool) -> (String, bool) {
         Problem::Inversion { now, then, back, length } => {
             part(
                 format!(
-                    "lock-order inversion, which may deadlock\n    thread {:#x} holds lock {}, taken at",
-                    Native::thread_id(),
+                    "lock-order inversion, which may deadlock\n    {} holds lock {}, taken at",
+                    named(Native::thread_id()),
                     now.shown_held()
                 ),
                 &now.held.1,
@@ -210,13 +217,17 @@ fn describe(problem: &Problem, names: bool) -> (String, bool) {
                     format!("lock {} is unlocked by a thread that does not hold it, at", shown(*lock)),
                     here,
                 );
-                part(format!("    thread {thread:#x} holds it, taken at"), taken);
+                part(format!("    {} holds it, taken at", named(*thread)), taken);
             }
             None => part(format!("lock {} is unlocked, which nobody holds, at", shown(*lock)), here),
         },
+        Problem::Ended { lock, held } => {
+            let thread = named(Native::thread_id());
+            part(format!("{thread} ends while it holds lock {}, taken at", shown(*lock)), held);
+        }
         Problem::Destroyed { lock, holder: (thread, taken), here } => {
             part(format!("lock {} is destroyed while it is held, at", shown(*lock)), here);
-            part(format!("    thread {thread:#x} holds it, taken at"), taken);
+            part(format!("    {} holds it, taken at", named(*thread)), taken);
         }
         Problem::Full(what) => {
             let _ = writeln!(

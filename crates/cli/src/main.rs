@@ -35,7 +35,9 @@ const CHECK_HELP: &str = "\
 Reported on stderr, with stacks, whichever lock serves:
   lock-order inversion      a thread takes B while it holds A; earlier, A was taken under B
   self-deadlock             a thread waits for a lock that it holds itself
-  unlock by a stranger      a thread unlocks a lock that it does not hold
+  unlock by a stranger      a thread unlocks a lock that it does not hold, or waits for a
+                            condition with it
+  end of the holder         a thread ends while it holds a lock
   destruction               a lock is destroyed while it is held
 
 A program that does nothing of this runs without a word. Each acquisition records its stack, which takes

@@ -298,3 +298,34 @@ fn more_gates_than_are_remembered() {
         assert_eq!(is_inverted(gated(tables, (GATE, Wish::LOCK), &[B, A])), remembered == GATES);
     }
 }
+
+#[test]
+fn locks_that_a_thread_leaves() {
+    let tables = tables();
+    assert!(!tables.holds_any(ME) && tables.ended(ME).is_none());
+    for (lock, wish) in [(A, Wish::LOCK), (C, READ)] {
+        assert!(tables.acquired(ME, lock, wish, Stack::NONE).is_none());
+    }
+    assert!(tables.holds_any(ME));
+    for left in [C, A] {
+        assert!(matches!(tables.ended(ME), Some(Problem::Ended { lock, .. }) if lock == left));
+    }
+    assert!(!tables.holds_any(ME) && tables.ended(ME).is_none());
+    // The next thread has the same identity, and does not wait for itself.
+    for lock in [A, C] {
+        assert!(tables.acquiring(ME, lock, Wish::LOCK, &Stack::NONE).is_none());
+    }
+    assert!(matches!(tables.destroying(A), Some(Problem::Destroyed { holder: (ENDED, _), .. })));
+    assert!(matches!(tables.releasing(ME, A), Some(Problem::Stranger { holder: Some((ENDED, _)), .. })));
+    assert!(tables.destroying(A).is_none(), "it was released");
+}
+
+#[test]
+fn waits_for_a_condition_without_the_lock() {
+    let tables = tables();
+    assert!(matches!(tables.waiting(ME, A), Some(Problem::Stranger { holder: None, .. })));
+    assert!(tables.acquired(ME, A, Wish::LOCK, Stack::NONE).is_none());
+    assert!(tables.waiting(ME, A).is_none());
+    assert!(matches!(tables.waiting(ME + 1, A), Some(Problem::Stranger { holder: Some((ME, _)), .. })));
+    assert!(tables.waiting(ME, A).is_none(), "it was taken from its holder");
+}

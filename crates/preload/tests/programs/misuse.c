@@ -118,11 +118,95 @@ static void *refused(void *argument)
     return argument;
 }
 
+/* The thread goes on until the pipe is closed. */
+static void *take_a_and_stay(void *pipe)
+{
+    char byte;
+    OK(pthread_mutex_lock(&a));
+    EQ(write(((int *)pipe)[3], "", 1), 1);
+    EQ(read(((int *)pipe)[0], &byte, 1), 0);
+    return NULL;
+}
+
+static void stranger(void)
+{
+    int pipes[4]; /* to the thread, and back */
+    char byte;
+    OK(pipe(pipes));
+    OK(pipe(pipes + 2));
+    pthread_t thread = start(take_a_and_stay, pipes);
+    EQ(read(pipes[2], &byte, 1), 1);
+    pthread_mutex_unlock(&a);
+    OK(close(pipes[1]));
+    join(thread);
+}
+
+/* Two mistakes in one: the thread that comes next often has the identity of the one that has ended. */
 static void *take_a(void *argument)
 {
     (void)argument;
     OK(pthread_mutex_lock(&a));
     return NULL;
+}
+
+static void *try_a(void *argument)
+{
+    (void)argument;
+    struct timespec soon = in_ms(CLOCK_REALTIME, 1);
+    EQ(pthread_mutex_timedlock(&a, &soon), ETIMEDOUT);
+    return NULL;
+}
+
+static void *read_r(void *argument)
+{
+    (void)argument;
+    OK(pthread_rwlock_rdlock(&r));
+    return NULL;
+}
+
+/* The destructor of a key releases what the thread still holds, when destructors have run twice. */
+static pthread_key_t late;
+static int rounds;
+
+static void release_late(void *mutex)
+{
+    if (++rounds < 3)
+        OK(pthread_setspecific(late, mutex));
+    else
+        OK(pthread_mutex_unlock(mutex));
+}
+
+static void *end_late(void *argument)
+{
+    OK(pthread_mutex_lock(&c));
+    OK(pthread_setspecific(late, &c));
+    return argument;
+}
+
+/* A mutex that tells of the death of its holder. */
+static pthread_mutex_t robust;
+
+static void *leave_robust(void *argument)
+{
+    int result = pthread_mutex_lock(&robust);
+    if (argument == NULL) {
+        EQ(result, EOWNERDEAD);
+        OK(pthread_mutex_consistent(&robust));
+    }
+    return NULL;
+}
+
+static void ends_that_are_right(void)
+{
+    pthread_mutexattr_t attr;
+    OK(pthread_key_create(&late, release_late));
+    join(start(end_late, NULL));
+    EQ(rounds, 3);
+    OK(pthread_mutexattr_init(&attr));
+    OK(pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST));
+    OK(pthread_mutex_init(&robust, &attr));
+    for (int i = 0; i < 3; i++)
+        join(start(leave_robust, i ? NULL : &robust));
 }
 
 static void *producer(void *argument)
@@ -237,6 +321,7 @@ static void clean(void)
     reap(child);
     OK(pthread_mutex_unlock(&c));
     fork_in_handler();
+    ends_that_are_right();
 }
 
 /* What liblatchwork finds in the preload library, for its own locks and for names. */
@@ -321,8 +406,16 @@ int main(int count, char **arguments)
         EQ(pthread_mutex_timedlock(&a, &soon), ETIMEDOUT);
         OK(pthread_mutex_unlock(&a));
     } else if (!strcmp(what, "stranger")) {
+        stranger();
+    } else if (!strcmp(what, "ended")) {
         join(start(take_a, NULL));
-        pthread_mutex_unlock(&a);
+        join(start(try_a, NULL));
+    } else if (!strcmp(what, "ended_reader")) {
+        join(start(read_r, NULL));
+        OK(pthread_rwlock_rdlock(&r));
+    } else if (!strcmp(what, "waits")) {
+        struct timespec soon = in_ms(CLOCK_REALTIME, 1);
+        pthread_cond_timedwait(&full, &b, &soon);
     } else if (!strcmp(what, "nobody")) {
         pthread_rwlock_t *l = malloc(sizeof *l);
         OK(pthread_rwlock_init(l, NULL));

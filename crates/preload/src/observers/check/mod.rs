@@ -12,7 +12,7 @@ use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing};
+use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing, waiting};
 use libc::{c_int, clockid_t, timespec};
 
 /// The functions that the layer calls.
@@ -21,7 +21,8 @@ static BELOW: Table = Table::EMPTY;
 /// Puts the layer over the table. `glibc` and `glibc_rwlocks` say that the C library serves mutexes, or rwlocks.
 ///
 /// If glibc serves mutexes, the layer has C11 functions too, because glibc's do not call the pthread symbols. Nor does a
-/// condition variable of glibc's when it releases a mutex: its waiter counts as the holder, but does nothing meanwhile.
+/// condition variable of glibc's when it releases a mutex: the layer looks whether the thread holds it, and counts the waiter as
+/// the holder, which does nothing meanwhile.
 pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     BELOW.copy_from(&TABLE);
     ON.store(true, Relaxed);
@@ -45,6 +46,7 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
         install! {
             mtx_init => mtx_init, mtx_destroy => mtx_destroy, mtx_lock => mtx_lock,
             mtx_trylock => mtx_trylock, mtx_timedlock => mtx_timedlock, mtx_unlock => mtx_unlock,
+            cond_wait => cond_wait, cond_timedwait => cond_timedwait, cond_clockwait => cond_clockwait,
         }
     }
 }
@@ -135,7 +137,8 @@ pub(super) fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_i
     result
 }
 
-/// Acquires a mutex with `call`. The detector leaves out a process-shared one: its holder may be in another process.
+/// Acquires a mutex with `call`. The detector leaves out a process-shared one: its holder may be in another process. glibc marks
+/// robust ones as process-shared.
 unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: the program passes a live mutex.
     let kind = unsafe { (*m).kind.load(Relaxed) };
@@ -145,7 +148,7 @@ unsafe fn take_mutex(m: *mut Mutex, wish: Wish, call: impl FnOnce() -> c_int) ->
     // SAFETY: the program passes a live mutex.
     found(m.addr(), || unsafe { is_new_mutex(m) });
     let checks = matches!(kind & 3, RECURSIVE | ERRORCHECK);
-    take(m.addr(), Wish { again: checks || wish.again, refuses: checks || kind & ROBUST != 0, ..wish }, call)
+    take(m.addr(), Wish { again: checks || wish.again, refuses: checks, ..wish }, call)
 }
 
 unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
@@ -155,6 +158,14 @@ unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
         releasing(m.addr());
     }
     call()
+}
+
+/// The calling thread is about to wait for a condition of glibc's with this mutex.
+unsafe fn look_at_waiter(m: *mut Mutex) {
+    // SAFETY: the program passes a live mutex.
+    if unsafe { (*m).kind.load(Relaxed) } & SHARED == 0 {
+        waiting(m.addr());
+    }
 }
 
 /// Destroys the lock at this address with `call`. A lock that refuses stays what it is, and its holder the holder.
@@ -208,6 +219,11 @@ layer! {
     mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
     mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
     mtx_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
+
+    // A thread may be cancelled in these, so they keep nothing that is to be dropped.
+    cond_wait(c: *mut Cond, m: *mut Mutex) -> c_int = |call| { look_at_waiter(m); call() };
+    cond_timedwait(c: *mut Cond, m: *mut Mutex, time: Time) -> c_int = |call| { look_at_waiter(m); call() };
+    cond_clockwait(c: *mut Cond, m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| { look_at_waiter(m); call() };
 }
 
 /// Sets what tries a lock in the table of a recorder above this layer to the first attempts of calls that may wait. Returns

@@ -88,8 +88,21 @@ fn make() -> *mut Stacks {
     })
 }
 
-/// Runs when a thread exits. Destructors that run later may make lock calls.
+thread_local_word! {
+    /// How often destructors of keys have run in the calling thread, which exits.
+    Rounds: u64 = "check_rounds"
+}
+
+/// How often the C library runs destructors, as long as some give their key a value again.
+const ROUNDS: u64 = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
+
+/// Runs when a thread exits. Destructors that run later may make lock calls, and release what the thread holds.
 fn exits() {
+    let round = Rounds::get() + 1;
+    Rounds::set(round);
+    if latchwork_check::holds_any() && !(round < ROUNDS && Native::notice_exit()) {
+        latchwork_check::ended();
+    }
     let stacks = Current::get();
     if !stacks.is_null() && stacks != DENIED {
         Current::set(DENIED);
