@@ -42,6 +42,7 @@
 //! spin lock already.
 
 mod cancel;
+mod description;
 mod fork;
 mod gates;
 mod graph;
@@ -62,7 +63,7 @@ pub use ignored::{ignore, matches};
 pub use names::{BYTES as NAME_BYTES, of as name_of, set as name};
 pub use output::write;
 pub use owned::OwnedLock;
-pub use report::{problems, problems_since_fork};
+pub use report::{json_with, problems, problems_since_fork};
 pub use stack::Unwind;
 pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
 

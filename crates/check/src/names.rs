@@ -61,13 +61,17 @@ pub fn of(lock: usize) -> Option<[u8; BYTES]> {
     (entry.lock.load(Relaxed) == lock).then_some(name)
 }
 
+/// The lock's name, as text.
+pub(crate) fn text(lock: usize) -> Option<String> {
+    let name = of(lock)?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
 /// What a report calls a lock: its address, and the name if it has one.
 pub(crate) fn shown(lock: usize) -> String {
-    match of(lock) {
-        Some(name) => {
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            format!("{lock:#x} \"{}\"", String::from_utf8_lossy(name).escape_debug())
-        }
+    match text(lock) {
+        Some(name) => format!("{lock:#x} \"{}\"", name.escape_debug()),
         None => format!("{lock:#x}"),
     }
 }

@@ -1,14 +1,14 @@
-//! What was found, in words.
+//! What was found, and what is reported of it.
 
-use crate::graph::{ENDED, Shared};
+use crate::description::Description;
+use crate::graph::Shared;
 use crate::ignored;
-use crate::names::shown;
 use crate::output;
 use crate::roomy;
 use crate::stack::{Object, Stack};
 use latchwork::machine::{Deadline, Machine, Native};
-use std::fmt::Write;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Problems that are printed; the others are only counted.
@@ -42,18 +42,6 @@ pub(crate) struct Step {
     pub(crate) taken: (usize, Stack),
     /// Whether they were only read.
     pub(crate) shared: Shared,
-}
-
-impl Step {
-    /// The lock that was held, in words.
-    fn shown_held(&self) -> String {
-        shown(self.held.0) + if self.shared[0] { " for reading" } else { "" }
-    }
-
-    /// The lock that was taken.
-    fn shown_taken(&self) -> String {
-        shown(self.taken.0) + if self.shared[1] { " for reading" } else { "" }
-    }
 }
 
 /// A problem, with all that is said about it.
@@ -90,9 +78,12 @@ pub(crate) fn report(me: usize, problem: &Problem) {
     if begin(me) {
         let names = !NAMELESS.load(Relaxed) && allocator_is_plain();
         let mut print = || {
-            let (text, is_ignored) = describe(problem, names);
-            if !chooses || !is_ignored && PROBLEMS.fetch_add(1, Relaxed) < MOST {
-                write(text.as_bytes());
+            let description = Description::of(problem, names);
+            if !chooses || !description.is_ignored() && PROBLEMS.fetch_add(1, Relaxed) < MOST {
+                write(description.text().as_bytes());
+                if let Some(write) = WRITE_JSON.get() {
+                    write(description.json().as_bytes());
+                }
             }
         };
         // SAFETY: this thread alone prints. The functions that call this one have switched cancellation off.
@@ -126,6 +117,15 @@ static WRITE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 pub(crate) fn write_with(write: fn(&[u8])) {
     WRITE.store(write as *mut (), Relaxed);
+}
+
+/// Where the same goes as lines of JSON, if that was asked for.
+static WRITE_JSON: OnceLock<fn(&[u8])> = OnceLock::new();
+
+/// Has each report go to `write` as well, as one line of JSON. To be called once, before there are any problems; later calls have no
+/// effect.
+pub fn json_with(write: fn(&[u8])) {
+    let _ = WRITE_JSON.set(write);
 }
 
 fn write(text: &[u8]) {
@@ -168,73 +168,4 @@ pub(crate) fn in_child() {
 /// and another one's lock may be what this is about.
 fn allocator_is_plain() -> bool {
     Object::of(libc::malloc as *const () as usize).is_some_and(|object| object.name().contains("libc.so"))
-}
-
-/// A thread, in words.
-fn named(thread: usize) -> String {
-    if thread == ENDED { "a thread that has ended".into() } else { format!("thread {thread:#x}") }
-}
-
-/// The report, and whether the problem is one of those that are left out.
-fn describe(problem: &Problem, names: bool) -> (String, bool) {
-    let (mut out, mut is_ignored) = (String::new(), false);
-    // SAFETY: always succeeds.
-    let _ = write!(out, "latchwork[{}]: ", unsafe { libc::getpid() });
-    let mut part = |what: String, stack: &Stack| {
-        out.push_str(&what);
-        out.push('\n');
-        is_ignored |= stack.write(&mut out, names);
-    };
-    match problem {
-        Problem::Inversion { now, then, back, length } => {
-            part(
-                format!(
-                    "lock-order inversion, which may deadlock\n    {} holds lock {}, taken at",
-                    named(Native::thread_id()),
-                    now.shown_held()
-                ),
-                &now.held.1,
-            );
-            part(format!("    and takes lock {} at", now.shown_taken()), &now.taken.1);
-            let others = match length {
-                0 | 1 => String::new(),
-                n => format!(" (the first of {n} steps)"),
-            };
-            part(format!("    before, lock {} was held{others}, taken at", then.shown_held()), &then.held.1);
-            part(format!("    when lock {} was taken at", then.shown_taken()), &then.taken.1);
-            if *length > 1 {
-                part(format!("    and lock {} (the last step), taken at", back.shown_held()), &back.held.1);
-                part(format!("    when lock {} was taken at", back.shown_taken()), &back.taken.1);
-            }
-        }
-        Problem::SelfDeadlock { lock, held, here } => {
-            part(format!("self-deadlock: a thread waits for lock {} at", shown(*lock)), here);
-            part("    which it holds itself, taken at".into(), held);
-        }
-        Problem::Stranger { lock, holder, here } => match holder {
-            Some((thread, taken)) => {
-                part(
-                    format!("lock {} is unlocked by a thread that does not hold it, at", shown(*lock)),
-                    here,
-                );
-                part(format!("    {} holds it, taken at", named(*thread)), taken);
-            }
-            None => part(format!("lock {} is unlocked, which nobody holds, at", shown(*lock)), here),
-        },
-        Problem::Ended { lock, held } => {
-            let thread = named(Native::thread_id());
-            part(format!("{thread} ends while it holds lock {}, taken at", shown(*lock)), held);
-        }
-        Problem::Destroyed { lock, holder: (thread, taken), here } => {
-            part(format!("lock {} is destroyed while it is held, at", shown(*lock)), here);
-            part(format!("    {} holds it, taken at", named(*thread)), taken);
-        }
-        Problem::Full(what) => {
-            let _ = writeln!(
-                out,
-                "more {what} than can be remembered: mistakes with others are missed from now on"
-            );
-        }
-    }
-    (out, is_ignored)
 }

@@ -3,7 +3,7 @@
 use crate::ignored;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
@@ -49,56 +49,79 @@ impl Stack {
         stack
     }
 
-    /// Writes it, without our own frames at its top, a line for each frame. Returns whether one is of a function or a file with
-    /// which problems are left out.
-    pub(crate) fn write(&self, out: &mut String, names: bool) -> bool {
-        let (mut number, mut is_ignored) = (0, false);
-        let own = OWN_OBJECT.load(Relaxed).then(|| Object::of(Stack::write as *const () as usize)).flatten();
+    /// Its frames with names, without our own at its top. `names` says whether functions are looked up.
+    pub(crate) fn frames(&self, names: bool) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let own = OWN_OBJECT.load(Relaxed).then(|| Object::of(Stack::here as *const () as usize)).flatten();
         let mut ours = true;
         for ip in self.0.iter().copied().take_while(|ip| *ip != 0) {
-            // The call, not what comes after it: that may be another line.
-            let (name, place) = if names { name(ip - 1) } else { (None, None) };
-            let text = name.as_deref().unwrap_or("");
-            ours &= own.as_ref().map_or_else(|| is_ours(text), |own| own.addresses.contains(&ip));
+            let frame = Frame::at(ip, names);
+            let function = frame.function.as_deref().unwrap_or("");
+            ours &= own.as_ref().map_or_else(|| is_ours(function), |own| own.addresses.contains(&ip));
             if ours {
                 continue;
             }
-            is_ignored |= ignored::is_ignored(text.as_bytes()) || is_in_ignored_file(ip);
-            let _ = match (&name, place) {
-                (Some(name), Some(place)) => writeln!(out, "      #{number} {name} at {place}"),
-                (Some(name), None) => writeln!(out, "      #{number} {name} ({})", file_at(ip)),
-                (None, _) => writeln!(out, "      #{number} {}", file_at(ip)),
-            };
-            number += 1;
-            if ["main", "start_thread"].contains(&text) {
+            let is_outermost = ["main", "start_thread"].contains(&function);
+            frames.push(frame);
+            if is_outermost {
                 break;
             }
         }
-        if number == 0 {
-            out.push_str("      (unknown)\n");
-        }
-        is_ignored
+        frames
     }
 }
 
-fn is_in_ignored_file(ip: usize) -> bool {
-    ignored::are_some()
-        && Object::of(ip).is_some_and(|object| {
-            let path = object.name();
-            ignored::is_ignored(path.rsplit('/').next().unwrap_or(&path).as_bytes())
-        })
+/// A frame of a stack that is reported.
+pub(crate) struct Frame {
+    pub(crate) function: Option<String>,
+    /// File and line of the source.
+    pub(crate) source: Option<(String, u32)>,
+    /// The file with code that is loaded there, if there is one.
+    pub(crate) object: Option<String>,
+    /// Where in that file the address is, as `addr2line` takes it; without a file, the address.
+    pub(crate) offset: usize,
 }
 
-/// The function at an address, and file and line.
-fn name(ip: usize) -> (Option<String>, Option<String>) {
-    let (mut name, mut place) = (None, None);
-    backtrace::resolve(ip as *mut c_void, |symbol| {
-        // The last one is the function itself; those before are inlined in it.
-        name = symbol.name().map(|name| format!("{name:#}"));
-        place =
-            symbol.filename().zip(symbol.lineno()).map(|(file, line)| format!("{}:{line}", file.display()));
-    });
-    (name, place)
+impl Frame {
+    fn at(ip: usize, names: bool) -> Frame {
+        let object = Object::of(ip);
+        let offset = ip - object.as_ref().map_or(0, |object| object.bias);
+        let object = object.map(|object| object.name().into_owned());
+        let mut frame = Frame { function: None, source: None, object, offset };
+        if names {
+            // The call, not what comes after it: that may be another line.
+            backtrace::resolve((ip - 1) as *mut c_void, |symbol| {
+                // The last one is the function itself; those before are inlined in it.
+                frame.function = symbol.name().map(|name| format!("{name:#}"));
+                let file = symbol.filename().map(|file| file.display().to_string());
+                frame.source = file.zip(symbol.lineno());
+            });
+        }
+        frame
+    }
+
+    /// Whether it is of a function or a file with which problems are left out.
+    pub(crate) fn is_ignored(&self) -> bool {
+        let function = self.function.as_deref().unwrap_or("");
+        let object = self.object.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
+        ignored::is_ignored(function.as_bytes())
+            || object.is_some_and(|object| ignored::is_ignored(object.as_bytes()))
+    }
+}
+
+impl Display for Frame {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (&self.function, &self.source) {
+            (Some(function), Some((file, line))) => return write!(f, "{function} at {file}:{line}"),
+            (Some(function), None) => write!(f, "{function} (")?,
+            (None, _) => {}
+        }
+        match &self.object {
+            Some(object) => write!(f, "{object}+{:#x}", self.offset)?,
+            None => write!(f, "{:#x}", self.offset)?,
+        }
+        if self.function.is_some() { f.write_str(")") } else { Ok(()) }
+    }
 }
 
 /// Whether this crate is in a library of its own that was put under a program. Then the library's addresses tell which
@@ -156,13 +179,5 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
             *found = Some(Object { bias, addresses, name: info.dlpi_name });
         }
         found.is_some().into()
-    }
-}
-
-/// The file that an address is in, and where: what `addr2line` takes.
-fn file_at(ip: usize) -> String {
-    match Object::of(ip) {
-        Some(object) => format!("{}+{:#x}", object.name(), ip - object.bias),
-        None => format!("{ip:#x}"),
     }
 }

@@ -48,6 +48,7 @@ Examples:
   latchwork check -- ./test-suite
   latchwork check --error-exitcode 99 -- ./test                 fail if a mistake is found
   latchwork check --ignore known.txt -- ./test                  but for those that are known
+  latchwork check --json mistakes.json -- ./test                for a program that reads them
   latchwork check --mutex glibc --rwlock glibc -- ./server      leave the locks themselves to glibc
   latchwork check --only '*_test' -- make check";
 

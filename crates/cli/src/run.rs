@@ -17,12 +17,13 @@ use std::{env, io};
 /// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
 /// that this process was given. (`LATCHWORK_NEAR` and `LATCHWORK_MEMBARRIER` say what suits a program, under all locks. They
 /// stay.)
-pub const VARIABLES: [&str; 12] = [
+pub const VARIABLES: [&str; 13] = [
     "LATCHWORK_MUTEX",
     "LATCHWORK_RWLOCK",
     "LATCHWORK_LOCKS",
     "LATCHWORK_STATS",
     "LATCHWORK_CHECK",
+    "LATCHWORK_CHECK_JSON",
     "LATCHWORK_CHECK_IGNORE",
     "LATCHWORK_PROFILE",
     "LATCHWORK_TRACE",
@@ -145,6 +146,9 @@ pub struct CheckOptions {
     /// Exit status of each process in which a mistake was found, in place of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     error_exitcode: Option<u8>,
+    /// Append each report to this file as well, as one line of JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
     /// Leave out mistakes with such functions or libraries in their stacks: a pattern in each line (* and ? as in the
     /// shell)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -170,6 +174,9 @@ pub fn run(options: &Options) -> Result<Infallible> {
 pub fn check(options: &CheckOptions) -> Result<Infallible> {
     let mode = options.error_exitcode.map_or_else(|| "1".into(), |status| format!("exit:{status}").into());
     let mut more: Vec<(_, OsString)> = vec![("LATCHWORK_CHECK", mode)];
+    if let Some(file) = &options.json {
+        more.push(("LATCHWORK_CHECK_JSON", appended("--json", file)?));
+    }
     if let Some(file) = &options.ignore {
         let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
         std::fs::read(file).map_err(failed)?;
@@ -230,19 +237,23 @@ pub fn environment(
 
 fn report(options: &Options) -> Result<Option<OsString>> {
     if let Some(file) = &options.stats_json {
-        output::check_file("--stats-json", file)?;
-        // Absolute, because the program may change its directory.
-        let file = std::path::absolute(file)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        if file.is_symlink() {
-            let why = "is a symbolic link, which the library does not follow; name the file itself";
-            return Err(Failure::usage(format!("--stats-json {}: {why}", file.display())));
-        }
         let mut value = OsString::from("json:");
-        value.push(file);
+        value.push(appended("--stats-json", file)?);
         return Ok(Some(value));
     }
     Ok(options.stats.then(|| "1".into()))
+}
+
+/// The file that is the value of `option`, to which the library appends: absolute, because the program may change its directory.
+fn appended(option: &str, file: &Path) -> Result<OsString> {
+    output::check_file(option, file)?;
+    let file =
+        std::path::absolute(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    if file.is_symlink() {
+        let why = "is a symbolic link, which the library does not follow; name the file itself";
+        return Err(Failure::usage(format!("{option} {}: {why}", file.display())));
+    }
+    Ok(file.into())
 }
 
 /// `execvp`, directly: std's own exec resets the disposition of SIGPIPE, and the program must find

@@ -23,6 +23,7 @@
 //! | `LATCHWORK_MEMBARRIER` | `0`: no call of `membarrier`, for programs that install a seccomp filter |
 //! | `LATCHWORK_NEAR` | `0`: no copies of fast paths near the program |
 //! | `LATCHWORK_CHECK` | `1`: deadlock and misuse detection, whichever lock serves; reports on stderr. `exit:N`: the same, and a process in which a problem was found exits with the status N, from 1 to 255, when it ends by `exit` or by the return of `main` |
+//! | `LATCHWORK_CHECK_JSON` | a file, to which each report is appended as well, as one line of JSON |
 //! | `LATCHWORK_CHECK_IGNORE` | a file of patterns with `*` and `?`, one in each line, for the names of functions and of files with code: problems are left out that have one in their stacks |
 //! | `LATCHWORK_PROFILE` | a directory: each process records there how it waits for locks, in a file `PID.N.recording`, whichever lock serves (`latchwork profile` reads them). Unset, empty or `0`: nothing is recorded, at no cost |
 //! | `LATCHWORK_TRACE` | a directory: each process records every lock call there, and which threads are created, joined and meet at barriers, in a file `PID.N.trace`, whichever lock serves (`latchwork record` reads them). Unset, empty or `0`: nothing is recorded, at no cost. It takes precedence over `LATCHWORK_PROFILE` |

@@ -361,7 +361,7 @@ fn check_fails_if_a_mistake_is_found() {
             printf("child %d, ", WEXITSTATUS(status));
             return fails ? 5 : 0;
         }"#;
-    let program = compile(&directory, "program", source, &[]);
+    let program = compile(&directory, "program", source, &["-g"]);
     let patterns = directory.join("known");
     fs::write(&patterns, "# those that are known\n\n  turn?d\n").unwrap();
     let [path, others] = [patterns.to_str().unwrap(), directory.to_str().unwrap()];
@@ -384,6 +384,26 @@ fn check_fails_if_a_mistake_is_found() {
         assert_eq!(stderr(&output).matches("inversion").count(), said, "{shown}");
         assert_eq!(stdout(&output), out, "{shown}");
     }
+    // The same as JSON: a line for each mistake that is not left out.
+    let file = directory.join("mistakes.json");
+    let json = file.to_str().unwrap();
+    check(&["--json", json, "--ignore", path], &["turned"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    for lines in 1..3 {
+        assert!(stderr(&check(&["--json", json], &["turned"])).contains("inversion"));
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().count(), lines, "{text}");
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert!(last["mistake"] == "lock-order inversion" && last["pid"].is_u64(), "{last:#}");
+        let parts = last["parts"].as_array().unwrap();
+        let does = |part: &serde_json::Value| part["does"].as_str().map(str::to_owned);
+        let what: Vec<_> = parts.iter().filter_map(does).collect();
+        assert_eq!(what, ["holds", "takes", "held before", "took before"], "{last:#}");
+        assert!(parts[0]["lock"] == parts[3]["lock"] && parts[1]["lock"] == parts[2]["lock"], "{last:#}");
+        let frame = &parts[1]["stack"][0];
+        assert!(frame["function"] == "in_order" && frame["line"].is_u64(), "{last:#}");
+        assert!(frame["object"].as_str().unwrap().ends_with("/program"), "{last:#}");
+    }
     // Patterns that match nothing, or the file of the program.
     for (text, status) in [("turn\nprogra\n#program\n", 99), ("*gram", 0), ("", 99)] {
         fs::write(&patterns, text).unwrap();
@@ -393,6 +413,8 @@ fn check_fails_if_a_mistake_is_found() {
     for (options, why) in [
         (&["--error-exitcode", "0"][..], "0 is not in 1..=255"),
         (&["--error-exitcode", "256"], "256 is not in 1..=255"),
+        (&["--json", "/nowhere/mistakes"], "--json /nowhere/mistakes: cannot be written"),
+        (&["--json", "-"], "name a file"),
         (&["--ignore", "/nowhere/known"], "--ignore /nowhere/known: No such file"),
         (&["--ignore", others], "Is a directory"),
     ] {

@@ -361,7 +361,7 @@ fn attempts() {
 /// reader in the table is still seen. Up to 3 preemptions, or 2 where waiters also go to sleep, with rows of
 /// slots, and with an array of locks; 1 every day where both rows and sleeping waiters are.
 #[test]
-fn writer_after_failed_attempt() {
+fn after_a_failed_attempt() {
     fn model<R: RawRwLock>() -> Model {
         Model::new(match (R::INFO.blocking, has_rows::<R>()) {
             (true, true) => one_fewer_daily(2),

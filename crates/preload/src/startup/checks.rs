@@ -1,7 +1,9 @@
-//! What `LATCHWORK_CHECK` and `LATCHWORK_CHECK_IGNORE` ask for beside the checks.
+//! What `LATCHWORK_CHECK`, `LATCHWORK_CHECK_JSON` and `LATCHWORK_CHECK_IGNORE` ask for beside the checks.
 
 use super::environment::{refuse, variable};
 use crate::state::line::Line;
+use crate::state::log::Log;
+use crate::state::memory::quietly;
 use crate::state::{kernel, stderr};
 use core::ffi::c_void;
 use core::fmt::Write;
@@ -12,6 +14,9 @@ use libc::c_int;
 unsafe extern "C" {
     fn __cxa_atexit(f: extern "C" fn(*mut c_void), argument: *mut c_void, object: *mut c_void) -> c_int;
 }
+
+/// Where the mistakes go as lines of JSON.
+static LOG: Log = Log::new("mistakes");
 
 /// With which status the process exits if it has a problem.
 static STATUS: AtomicI32 = AtomicI32::new(0);
@@ -29,6 +34,10 @@ pub(super) fn begin(value: &[u8]) {
                 unsafe { __cxa_atexit(exits, null_mut(), null_mut()) };
             }
         }
+    }
+    if let Some(path) = variable(b"LATCHWORK_CHECK_JSON=") {
+        LOG.begin(path);
+        latchwork_check::json_with(|line| quietly(|| LOG.append(line)));
     }
     if let Some(path) = variable(b"LATCHWORK_CHECK_IGNORE=") {
         match read(path) {

@@ -1,7 +1,6 @@
-//! A text for stderr or a file, built on the stack, and mostly written with one system call.
+//! A text for stderr or a file, built on the stack.
 
 use core::fmt::Write;
-use libc::c_int;
 
 /// A text of up to 4096 bytes, the most that `write` appends to a pipe in one piece.
 ///
@@ -27,11 +26,6 @@ impl Line {
     /// The text.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
-    }
-
-    /// Writes the text. An error has the kernel's number.
-    pub(crate) fn write_to(&self, file: c_int) -> Result<(), c_int> {
-        latchwork_check::write(file, self.as_bytes())
     }
 }
 

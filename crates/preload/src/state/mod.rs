@@ -10,7 +10,7 @@
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
 //! | [`wiped`] | words by which a forked child notices that it is one |
 //! | [`kernel`] | system calls, past other libraries |
-//! | [`stderr`] | the stream for reports |
+//! | [`stderr`], [`log`] | where reports go: the stream, or a file of lines |
 //! | [`identity`] | numbers of threads |
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
@@ -33,6 +33,7 @@ pub(crate) mod index;
 pub(crate) mod interface;
 pub(crate) mod kernel;
 pub(crate) mod line;
+pub(crate) mod log;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod place;
