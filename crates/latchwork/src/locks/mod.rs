@@ -32,19 +32,7 @@ pub use aliases::*;
 /// Locks again for a guard whose lock was released meanwhile. If `lock` unwinds, which a lock whose parts are its user's can do,
 /// the process ends: the guard would be dropped, and end another holder's acquisition.
 fn relock<T>(guard: &mut mutex::Held<T>, lock: impl FnOnce() -> T) {
-    struct AbortOnUnwind;
-
-    impl Drop for AbortOnUnwind {
-        #[cold]
-        fn drop(&mut self) {
-            // SAFETY: no arguments, no memory.
-            unsafe { libc::abort() };
-        }
-    }
-
-    let abort = AbortOnUnwind;
-    *guard = mutex::Held::new(lock());
-    core::mem::forget(abort);
+    *guard = mutex::Held::new(crate::machine::or_abort(lock));
 }
 
 /// What an acquisition must remember until its release. Adapters that have no room for a typed

@@ -179,3 +179,81 @@ fn a_destructor_that_panics_leaves_no_section_open() {
     let (succeeded, text) = in_a_process(test, VARIABLE, "1");
     assert!(succeeded, "{text}");
 }
+
+/// A key whose destructor updates the map it was for, once it is armed.
+#[derive(Clone)]
+struct Meddler(u64);
+
+static MEDDLES: AtomicU32 = AtomicU32::new(0);
+static MEDDLED: std::sync::LazyLock<RcuMap<Meddler, u64>> = std::sync::LazyLock::new(RcuMap::new);
+
+impl PartialEq for Meddler {
+    fn eq(&self, other: &Meddler) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Meddler {}
+
+impl Hash for Meddler {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        if MEDDLES.swap(0, Relaxed) != 0 {
+            MEDDLED.insert(Meddler(1000), 1);
+        }
+    }
+}
+
+/// Arguments whose destructors update the map: they run when no shard is locked.
+#[test]
+fn destructors_of_arguments_update_the_map() {
+    const VARIABLE: &str = "LATCHWORK_TEST_MEDDLERS";
+    if std::env::var_os(VARIABLE).is_none() {
+        let test = "map::panic_tests::destructors_of_arguments_update_the_map";
+        let (succeeded, text) = in_a_process(test, VARIABLE, "1");
+        return assert!(succeeded, "{text}");
+    }
+    // SAFETY: ends the process if it hangs.
+    unsafe { libc::alarm(30) };
+    struct Undo<'a>(&'a (dyn Fn() + Sync));
+    impl Undo<'_> {
+        fn of(&self, value: &u64) -> u64 {
+            value + 1
+        }
+    }
+    impl Drop for Undo<'_> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let (map, tree) = (RcuMap::<u64, u64>::new(), RcuTreeMap::<u64, u64>::new());
+    let (removes, removes_of_tree) = (|| _ = map.remove(&1), || _ = tree.remove(&1));
+    let undo = Undo(&removes);
+    assert!(map.alter(&7, move |value| undo.of(value)).is_none());
+    let undo = Undo(&removes);
+    assert!(map.remove_if(&7, move |_, value| undo.of(value) == 1).is_none());
+    let undo = Undo(&removes_of_tree);
+    assert!(tree.remove_if(&7, move |_, value| undo.of(value) == 1).is_none());
+    let panics = |update: &dyn Fn()| {
+        MEDDLED.remove(&Meddler(1000));
+        MEDDLES.store(1, Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
+        assert!(MEDDLED.contains_key(&Meddler(1000)), "no destructor has run");
+    };
+    let make = || -> u64 { panic_any("no value") };
+    MEDDLED.insert(Meddler(1), 1);
+    panics(&|| _ = MEDDLED.get_or_insert_with(Meddler(2), make));
+    panics(&|| _ = MEDDLED.update(Meddler(2), |_| Some(make())));
+    panics(&|| _ = MEDDLED.insert_or_update(Meddler(1), 1, |_| make()));
+    panics(&|| _ = MEDDLED.compute(Meddler(2), |_| Operation::<_, ()>::Insert(make())));
+    panics(&|| _ = MEDDLED.entry(Meddler(2)).or_insert_with(make));
+    // The clone of the key is made when there is a value.
+    MEDDLES.store(0, Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| MEDDLED.alter(&Meddler(1), |_| make()))).is_err());
+    assert_eq!(MEDDLED.get(&Meddler(1)).as_deref(), Some(&1));
+}

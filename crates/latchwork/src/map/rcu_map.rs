@@ -54,7 +54,8 @@ fn shards() -> Count {
 /// - Each operation on one key is atomic, closures included: the closures of `update`, `alter`, `insert_or_update`, `compute`,
 ///   `get_or_insert_with` and `remove_if` run while the key's shard is locked, once, and the value that they got is the one
 ///   that they replace. **They must not update the map**, nor ask for its [`statistics`](Self::statistics), which lock the
-///   shards as well: that would wait for the caller itself, for ever. They may read it.
+///   shards as well: that would wait for the caller itself, for ever. They may read it. The same is true of the hasher, and of
+///   `Hash`, `Eq` and `Clone` of keys.
 /// - A lookup finds the value that the key had at some moment during the lookup. What one thread has updated, it finds.
 /// - An operation on many keys is not atomic. An iterator, and [`retain`](Self::retain), [`clear`](Self::clear),
 ///   [`len`](Self::len), `clone` and `==`, meet each element once that is there during the whole operation. They may meet an

@@ -302,7 +302,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuTreeMap<K, V> {
     ) -> Option<Ref<'_, K, V>> {
         self.tree.throttle();
         let slot = self.tree.lock(key);
-        if !slot.node().is_some_and(|node| condition(&node.key, &node.value)) {
+        let node = slot.node()?;
+        if !condition(&node.key, &node.value) {
             return None;
         }
         let removed = element(&self.tree, &slot);

@@ -116,6 +116,10 @@ where
 // Wherever a reference to an element is returned, or a closure's result, which may have one in it, the slot, and arguments that were not used, are dropped by hand before that. A
 // slot's end retires objects, and so runs destructors of any kind. If one panics while a value is being returned, that value
 // is leaked (rust-lang/rust issue 47949), and with it the reference's section. A variable is dropped.
+//
+// Destructors of arguments may update the map, so none runs while the shard is locked. Arguments and variables are dropped after the slot if
+// they are declared before it. A closure that is moved into another one, as that of `map`, or a key that is moved into a call before `make` is
+// called, would be dropped before.
 impl<K, V, S> RcuMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -209,7 +213,8 @@ where
             drop((key, make));
             return found;
         }
-        slot.set(key, make());
+        let value = make();
+        slot.set(key, value);
         set(&self.table, slot)
     }
 
@@ -252,9 +257,12 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.table.throttle();
+        let (new, value);
         let mut slot = self.table.lock(key);
-        let (key, value) = slot.node().map(|node| (node.key.clone(), make(&node.value)))?;
-        slot.set(key, value);
+        let node = slot.node()?;
+        value = make(&node.value);
+        new = node.key.clone();
+        slot.set(new, value);
         Some(set(&self.table, slot))
     }
 
@@ -376,7 +384,8 @@ where
     ) -> Option<Ref<'_, K, V>> {
         self.table.throttle();
         let mut slot = self.table.lock(key);
-        if !slot.node().is_some_and(|node| condition(&node.key, &node.value)) {
+        let node = slot.node()?;
+        if !condition(&node.key, &node.value) {
             return None;
         }
         let removed = element(&self.table, &slot);

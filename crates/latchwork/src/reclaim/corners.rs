@@ -357,3 +357,46 @@ fn a_covering_guard_protects_what_another_domain_retires() {
     check::<HazardDomain<Native>>();
     check::<CountedDomain<Native>>();
 }
+
+/// A guard of the caller's own keeps what a barrier waits for. One that protects nothing keeps nothing, although its slots
+/// were another guard's.
+#[test]
+fn a_barrier_and_hazard_pointers_of_the_callers_own() {
+    #[repr(C)]
+    struct Object(Header, std::sync::Arc<()>);
+    // SAFETY: `repr(C)`, the header first.
+    unsafe impl Retire for Object {}
+    fn check<const FULL_FENCE: bool>() {
+        let domain = HazardDomain::<Native, FULL_FENCE>::new_in();
+        let (reader, dropped) = (domain.reader(), std::sync::Arc::new(()));
+        let root = AtomicPtr::new(Box::into_raw(Box::new(Object(Header::new(), dropped.clone()))));
+        let guard = reader.enter();
+        guard.protect(0, &root);
+        // SAFETY: removed by the exchange, and no other thread has it.
+        unsafe { domain.retire(root.swap(core::ptr::null_mut(), Relaxed)) };
+        let refused = catch_unwind(AssertUnwindSafe(|| domain.barrier()));
+        let message = refused.expect_err("it would wait for itself");
+        assert!(message.downcast_ref::<&str>().unwrap().contains("barrier in a section"));
+        assert_eq!(std::sync::Arc::strong_count(&dropped), 2);
+        drop(guard);
+        let reader = (!FULL_FENCE).then_some(reader); // else its slots count as long as it lives
+        let _idle = reader.as_ref().map(|reader| reader.enter());
+        domain.barrier();
+        assert_eq!(std::sync::Arc::strong_count(&dropped), 1);
+    }
+    check::<false>();
+    check::<true>();
+}
+
+/// The thread would wait for itself.
+#[test]
+fn a_domain_that_is_dropped_in_a_section_leaks_its_garbage() {
+    let guard = rcu::global().enter();
+    let dropped = std::sync::Arc::new(());
+    let domain = RcuDomain::<Native>::new_in();
+    let object = dropped.clone();
+    domain.defer(move || drop(object));
+    drop(domain);
+    drop(guard);
+    assert_eq!(std::sync::Arc::strong_count(&dropped), 2);
+}

@@ -122,8 +122,10 @@ unsafe impl<M: Records> Guard for CountedGuard<'_, M> {
             let count = self.domain.count(pointer.addr());
             // (A) pairs with the read in `scan`: the scan sees this reader, or this reader sees that the object was
             // removed.
-            let before = count.fetch_add(1, Acquire);
-            assert!(before < MOST, "2 billion references to what shares a count: guards are leaked");
+            if count.fetch_add(1, Acquire) >= MOST {
+                count.fetch_sub(1, Release); // or a program that goes on after each panic could have it wrap around
+                panic!("2 billion references to what shares a count: guards are leaked");
+            }
             let now = from.load(Acquire);
             if now == pointer {
                 self.held[slot].set(Some(count));
@@ -188,10 +190,11 @@ unsafe impl<M: Records> Reclaim for CountedDomain<M> {
         self.sieve.collect(|list| self.scan(list));
     }
 
-    /// Waits for the readers of objects that are retired already; the caller must not be one of them. In the child of a fork,
+    /// Waits for the readers of objects that are retired already. If the caller is one of them, it waits for ever: a count does not tell
+    /// whose it is. In the child of a fork,
     /// it waits for readers of the parent that are not there, for ever.
     fn barrier(&self) {
-        self.sieve.barrier(|list| self.scan(list));
+        self.sieve.barrier(|list| self.scan(list), |_| false);
     }
 
     fn garbage(&self) -> Garbage {

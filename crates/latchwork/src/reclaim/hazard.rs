@@ -110,7 +110,11 @@ impl<'r, M: Records, const FULL_FENCE: bool> HazardGuard<'r, M, FULL_FENCE> {
         if slots.used.load(Relaxed) != 0 {
             return None;
         }
-        // What the slots still hold counts from here on: at worst, an object is kept for longer.
+        // What the slots still hold would count from here on, and a barrier wait for it. With `FULL_FENCE` it counts in any case.
+        // (E) what was done with the slot's previous object happens before what a scan does that sees this.
+        if !FULL_FENCE {
+            slots.hazards.iter().for_each(|slot| slot.store(0, Release));
+        }
         // (E) what was done in a section of intervals that had the slots happens before what a look does that sees this.
         slots.used.store(POINTERS, Release);
         Some(HazardGuard { slots, flag, thread: PhantomData })
@@ -299,6 +303,17 @@ impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
         unsafe { list.reclaim() };
     }
 
+    /// Whether a guard of the calling thread's own protects an object.
+    fn protects_itself(object: &Header) -> bool {
+        let first = core::ptr::from_ref(object).addr();
+        let object = first..first + object.bytes();
+        let used = |slots: &&Slots<M>| slots.used.load(Relaxed) == POINTERS;
+        record::own_if_any::<M>().is_some_and(|record| {
+            let mut own = record.hazards.all().filter(used).flat_map(|slots| &slots.hazards);
+            own.any(|hazard| object.contains(&hazard.load(Relaxed)))
+        })
+    }
+
     /// Keeps those of `objects` that a hazard pointer points into, and returns the others.
     fn sift(list: &List<M>, objects: *mut Header, hazards: &mut [usize]) -> *mut Header {
         hazards.sort_unstable();
@@ -367,9 +382,11 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
         self.sieve.collect(|list| self.scan(list));
     }
 
-    /// Waits until no hazard pointer points to an object that is retired already; none may be the caller's.
+    /// Waits until no hazard pointer points to an object that is retired already. If a [`HazardPointer`] of the caller's own does, it
+    /// waits for ever.
+    #[track_caller]
     fn barrier(&self) {
-        self.sieve.barrier(|list| self.scan(list));
+        self.sieve.barrier(|list| self.scan(list), Self::protects_itself);
     }
 
     fn garbage(&self) -> Garbage {

@@ -334,10 +334,7 @@ impl<M: Records, const SHIFT: u32> Drop for IntervalDomain<M, SHIFT> {
     /// thread would wait for itself: then the garbage is leaked.
     fn drop(&mut self) {
         if Self::is_inside() {
-            return debug_assert!(
-                self.garbage().objects == 0,
-                "a domain with garbage was dropped in a section"
-            );
+            return;
         }
         let collecting = self.backlog.lock();
         to_the_end(|| {
@@ -367,7 +364,7 @@ unsafe impl<M: Records, const SHIFT: u32> Reclaim for IntervalDomain<M, SHIFT> {
         summary: "intervals of eras: a stalled reader holds up what there was when it stopped",
         reader: "two stamps on the section, and a look at the clock per pointer, with plain instructions",
         atomics: 0,
-        bound: "what there was when a reader stopped, and three batches per retiring thread",
+        bound: "one and a half times what there was when a reader stopped, and three batches per retiring thread",
         source: "Wen et al. 2018, section 3.3",
     };
 

@@ -440,9 +440,9 @@ impl<M: Records> List<M> {
         objects(first.load(Relaxed))
     }
 
-    /// The stamps of the objects that are kept or waiting.
-    pub(super) fn stamps(&self) -> impl Iterator<Item = u32> {
-        self.chain(&self.kept).chain(self.chain(&self.waiting)).map(Header::stamp)
+    /// The objects that are kept or waiting.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = &Header> {
+        self.chain(&self.kept).chain(self.chain(&self.waiting))
     }
 
     /// Makes all objects waiting ones, those that were kept included. Returns whether there are any.

@@ -45,7 +45,7 @@ use super::section::{exit, nest};
 use super::strategy::{Guard, Info, Reader};
 use super::tree::{self, ALL};
 use crate::machine::record::{self, Clocks, Kept, NESTING, Record, Records};
-use crate::machine::{Group, Machine, Native, Word};
+use crate::machine::{Group, Machine, Native, Word, or_abort};
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::*;
 
@@ -208,7 +208,9 @@ impl<M: Records> Reader for QsbrReader<'_, M> {
         struct Online<'a, M: Records>(&'a Record<M>);
         impl<M: Records> Drop for Online<'_, M> {
             fn drop(&mut self) {
-                go_online::<M>(&self.0.online);
+                // The reader is still there, and has guards again from here on. If it cannot be counted, because the thread
+                // has made too many others meanwhile, nothing would wait for them.
+                or_abort(|| go_online::<M>(&self.0.online));
             }
         }
         let record = self.record.get();

@@ -61,12 +61,14 @@ impl<M: Records> Sieve<M> {
             scan(list);
         }
         let older = |one, other| if is_before(one, other) { one } else { other };
-        self.oldest.store(list.stamps().fold(number.wrapping_add(1), older), Relaxed);
+        self.oldest.store(list.in_use().map(Header::stamp).fold(number.wrapping_add(1), older), Relaxed);
         stolen.then_some(number)
     }
 
-    /// Scans until everything is reclaimed that was retired before.
-    pub(super) fn barrier(&self, scan: impl Fn(&List<M>)) {
+    /// Scans until everything is reclaimed that was retired before. Panics if the calling thread would wait for itself: if it protects
+    /// such an object by a guard of its own, as `protects` says.
+    #[track_caller]
+    pub(super) fn barrier(&self, scan: impl Fn(&List<M>), protects: impl Fn(&Header) -> bool) {
         assert!(!self.backlog.is_reclaiming(), "barrier by an object that is being reclaimed");
         let (mut rest, mut first) = (Rest::new(), None);
         loop {
@@ -74,8 +76,13 @@ impl<M: Records> Sieve<M> {
             let number = self.scan_others(&scanning, Steal::All, &scan);
             // The first scan that has seen all objects says which of them were there before.
             first = first.or(number);
-            if first.is_some_and(|first| is_before(first, self.oldest.load(Relaxed))) {
-                return;
+            if let Some(first) = first {
+                if is_before(first, self.oldest.load(Relaxed)) {
+                    return;
+                }
+                let is_waited_for = |object: &&Header| !is_before(first, object.stamp());
+                let waits_for_itself = scanning.list().in_use().filter(is_waited_for).any(&protects);
+                assert!(!waits_for_itself, "barrier in a section that protects a retired object");
             }
             drop(scanning);
             rest.take::<M>(false);

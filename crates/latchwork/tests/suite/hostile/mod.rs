@@ -62,6 +62,8 @@ const SUBJECT: &str = "LATCHWORK_HOSTILE";
 const NATIVELY: &str = "natively";
 /// Tells the child to run [`locks::panics_in_a_wait`] alone.
 const MOODY: &str = "moody";
+/// The subject for a thread that makes as many readers as can be counted while one is offline.
+const OFFLINE: &str = "offline";
 /// The exit status of valgrind after an error.
 const CAUGHT: i32 = 99;
 /// An address where there is no memory.
@@ -251,8 +253,10 @@ fn subject() {
     // SAFETY: ends a process that hangs.
     unsafe { libc::alarm(580) };
     std::panic::set_hook(Box::new(|_| ()));
-    if subject == MOODY {
-        return locks::panics_in_a_wait();
+    match subject.as_str() {
+        MOODY => return locks::panics_in_a_wait(),
+        OFFLINE => return reclaim::too_many_while_offline(),
+        _ => {}
     }
     for (name, case) in CASES {
         println!("{name}");
@@ -297,6 +301,12 @@ fn nothing_undefined_happens() {
 fn a_wait_that_cannot_lock_again_ends_the_process() {
     let (status, said) = run(&[], MOODY);
     assert!(status.is_none() && !said.contains("two holders"), "{status:?} {said}");
+}
+
+#[test]
+fn a_reader_that_cannot_come_back_online_ends_the_process() {
+    let (status, said) = run(&[], OFFLINE);
+    assert!(status.is_none() && !said.contains("offline with a guard"), "{status:?} {said}");
 }
 
 /// Memcheck reports no error in the cases, and reports the error that is made on purpose.

@@ -206,6 +206,24 @@ fn intervals() {
     assert_eq!((domain.garbage().objects, other.garbage().objects), (0, 0));
 }
 
+/// The reader that is offline meanwhile cannot be counted any more when it comes back.
+pub fn too_many_while_offline() {
+    let domain: &'static QsbrDomain<Native> = Box::leak(Box::new(QsbrDomain::new()));
+    let cell = Rcu::new_in(vec![7; 40], domain);
+    let (mut reader, mut readers) = (domain.reader(), Vec::new());
+    refused(|| reader.offline(|| (0..32_767).for_each(|_| readers.push(domain.reader()))));
+    drop(readers);
+    let guard = reader.enter();
+    let seen = cell.read(&guard);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            cell.replace(vec![1; 40]);
+            domain.barrier();
+        });
+    });
+    println!("offline with a guard: {}", seen[39]);
+}
+
 pub fn cells() {
     // Values that replace, update and read their own cell while they are made, read and dropped.
     static CELL: std::sync::OnceLock<Rcu<Nosy>> = std::sync::OnceLock::new();
