@@ -32,7 +32,7 @@ lw_hazard *lw_hazard_make(void) LW_NOEXCEPT;
 /* Ends the protection, and the hazard pointer. Null is ignored. */
 void lw_hazard_destroy(lw_hazard *hazard) LW_NOEXCEPT;
 /* Has `callback(head)` called when no hazard pointer protects the object. The object has been removed from where readers
- * find it. It never waits and allocates nothing; it may run callbacks of other objects, in the calling thread. A callback may
+ * find it. It never waits and allocates nothing; it may run callbacks of this and other objects, in the calling thread. A callback may
  * make, use and destroy hazard pointers, and retire. rcu.h says when it may wait for readers of RCU. */
 void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of

@@ -14,7 +14,7 @@
  * | epochs | the same | lw_epoch_* |
  * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
  *
- * lw_*_call, lw_*_retire and lw_*_collect never wait, and run callbacks of other objects now and then, in the calling thread:
+ * lw_*_call, lw_*_retire and lw_*_collect never wait, and run callbacks of this and other objects, in the calling thread:
  * do not call them while you hold a lock that a callback takes.
  *
  * A callback may call and retire. It must not call a barrier. It may wait for readers, unless the thread that runs it is one.

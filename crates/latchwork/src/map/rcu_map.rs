@@ -32,7 +32,8 @@ fn shards() -> Count {
 /// it has many elements; there are at most 16 for each processor.
 ///
 /// Values are not changed in place, because readers may have references to them: an update puts a new element in place of
-/// the old one. The old element is dropped, by any thread, when no reader has it any more ([`reclaim`](crate::reclaim)).
+/// the old one. The old element is dropped, when no reader has it any more, by a thread that retires or collects then
+/// ([how soon](crate::reclaim::rcu::RcuDomain)).
 /// Its memory then serves another element. The memory for elements is given back when the map is dropped.
 ///
 /// # Which method?

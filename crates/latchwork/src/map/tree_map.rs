@@ -24,7 +24,8 @@ type NativeSlot<'m, K, V> = Slot<'m, RawShfl<Native>, K, V, { super::pages::MOST
 /// (`crossbeam-skiplist`, or an [`RcuMap`](super::RcuMap) if there is no need for an order).
 ///
 /// Values are not changed in place, because readers may have references to them: an update puts a new element in place of
-/// the old one. The old element is dropped, by any thread, when no reader has it any more ([`reclaim`](crate::reclaim)).
+/// the old one. The old element is dropped, when no reader has it any more, by a thread that retires or collects then
+/// ([how soon](crate::reclaim::rcu::RcuDomain)).
 ///
 /// # Which method?
 ///

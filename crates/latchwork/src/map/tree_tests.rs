@@ -421,6 +421,7 @@ impl Drop for Guest {
 #[test]
 fn destructors_use_the_map_and_panic() {
     let domain: &'static RcuDomain<Native> = Box::leak(Box::new(RcuDomain::new()));
+    domain.never_soon();
     let map: &'static Tree<RawTas<Native>, u32, Guest, 4> = Box::leak(Box::new(Tree::new(domain)));
     let dropped: &'static AtomicUsize = Box::leak(Box::default());
     for round in 0..3 {

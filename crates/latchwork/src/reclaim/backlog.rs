@@ -64,6 +64,29 @@ struct Stack<M: Machine> {
     amount: M::U64,
 }
 
+/// Bytes up to which an object is small. The limit on bytes allows for so many in each object of a batch.
+const SMALL: usize = 256;
+
+/// A thread looks at least with each of so many objects whether it is time to reclaim, and more often while few have come in. A look at
+/// the clock takes 25 ns: with 26 looks for a batch of 512, a nanosecond for each object. A power of two.
+pub(super) const LOOK: u32 = 64;
+
+/// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
+/// may take 20 microseconds of every processor's time: a fifth of a percent.
+const SOON: u64 = 10_000_000;
+/// The pause is at least so many times as long as it took to reclaim the last time.
+const PAUSES: u64 = 100;
+
+/// Whether it is time to reclaim.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    No,
+    /// A batch is not full, but its objects have waited for long enough.
+    Soon,
+    /// A batch is full.
+    Full,
+}
+
 /// What the collector writes to.
 #[repr(align(128))]
 struct Central<M: Machine> {
@@ -78,6 +101,8 @@ pub(super) struct Backlog<M: Machine> {
     limit: [M::U64; 2],
     /// See [`batch`](Self::batch) and [`adapt`](Self::adapt).
     batch: M::U32,
+    /// When a thread may reclaim a batch next that is not full.
+    soon: M::U64,
     stack: Stack<M>,
     /// Twice the number of the process ([`Records::generation`]) in which the amounts of the central list and the shared stack
     /// were right last; with the lowest bit, a thread is counting them.
@@ -141,6 +166,7 @@ impl Backlog<Native> {
             chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
             limit: [AtomicU64::new(limit.objects), AtomicU64::new(limit.bytes)],
             batch: AtomicU32::new(batch(limit.objects, 1)),
+            soon: AtomicU64::new(0),
             stack: Stack { newest: AtomicPtr::new(null_mut()), amount: AtomicU64::new(0) },
             settled: AtomicU32::new(0),
             central: Central { gate: Gate::native(), list: List::native() },
@@ -155,6 +181,7 @@ impl<M: Records> Backlog<M> {
             chunks: core::array::from_fn(|_| M::Ptr::new(null_mut())),
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
             batch: M::U32::new(batch(limit.objects, 1)),
+            soon: M::U64::new(0),
             stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
             settled: M::U32::new(0),
             central: Central { gate: Gate::new(), list: List::new() },
@@ -224,15 +251,9 @@ impl<M: Records> Backlog<M> {
         self.central.gate.is_mine() || self.made(record::own::<M>().number.load(Relaxed)).is_some_and(is_busy)
     }
 
-    /// After how many objects of its own a thread reclaims: a power of two.
-    #[inline(always)]
-    pub(super) fn batch(&self) -> u32 {
-        self.batch.load(Relaxed)
-    }
-
     /// Makes batches as large as the limit and the number of lists with garbage allow; `new` lists more are about to have some.
     pub(super) fn adapt(&self, new: u64) {
-        let limit = self.limit[0].load(Relaxed);
+        let limit = self.limit[0].load(Relaxed).min(self.limit[1].load(Relaxed) / SMALL as u64);
         // Where the limit allows the largest batch for any number of lists, this looks at none.
         let with_garbage = || self.lists().filter(|list| list.amount().objects() > 0).count() as u64;
         let lists = if limit / 32 < LARGEST_BATCH as u64 { new + with_garbage() } else { 1 };
@@ -243,31 +264,75 @@ impl<M: Records> Backlog<M> {
         }
     }
 
-    /// Adds a retired object. Returns whether a batch of `batch` objects, a power of two, is full with it.
+    /// Adds a retired object. Returns whether it is time to reclaim: with each batch, of at most `most` objects, a power of two; with each
+    /// 32nd of the limit on bytes; or after some milliseconds.
     ///
     /// Whatever needs a call is one call at the end ([`push_slowly`](Self::push_slowly)): else the compiler would keep five
     /// registers on the stack for calls that are hardly ever made.
     #[inline]
-    pub(super) fn push(&self, object: *mut Header, batch: u32) -> bool {
-        if let Some(list) = record::own_if_any::<M>().and_then(|own| self.made(own.number.load(Relaxed)))
+    pub(super) fn push(&self, object: *mut Header, most: u32) -> Due {
+        // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
+        let is_small = unsafe { &*object }.bytes() <= SMALL;
+        if is_small
+            && let Some(list) = record::own_if_any::<M>().and_then(|own| self.made(own.number.load(Relaxed)))
             && let Some(mine) = Mine::new(list)
-            && let Some(count) = mine.push(object)
+            && let Some(looks) = mine.push(object)
         {
-            return count & (batch - 1) == 0; // `batch` is a variable, and a division takes long
+            return if looks { self.look(&mine, most) } else { Due::No };
         }
-        self.push_slowly(object, batch)
+        self.push_slowly(object, most)
     }
 
-    /// [`push`](Self::push) for a thread without a record or a list, for one whose list is stopped, and for the first object of
-    /// a batch.
+    /// [`push`](Self::push) for a thread without a record or a list, for one whose list is stopped, for the first object of
+    /// a batch, and for a large one.
     #[cold]
     #[inline(never)]
-    fn push_slowly(&self, object: *mut Header, batch: u32) -> bool {
-        let count = match self.mine() {
-            Some(mine) => mine.push_first(object, || self.adapt(1)),
-            None => self.push_shared(object),
+    fn push_slowly(&self, object: *mut Header, most: u32) -> Due {
+        let Some(mine) = self.mine() else {
+            let is_full = self.push_shared(object).is_multiple_of(self.batch.load(Relaxed).min(most));
+            return if is_full { Due::Full } else { Due::No };
         };
-        count & (batch - 1) == 0
+        // The least that has a meaning: a batch of 16 small objects.
+        let share = (self.limit[1].load(Relaxed) / 32).max(16 * SMALL as u64);
+        let before = mine.amount().bytes();
+        mine.push_first(object, || self.adapt(1));
+        match self.look(&mine, most) {
+            Due::No | Due::Soon if before / share != mine.amount().bytes() / share => Due::Full,
+            due => due,
+        }
+    }
+
+    /// Whether it is time to reclaim what has come in on the calling thread's list, and when to look again.
+    #[cold]
+    #[inline(never)]
+    fn look(&self, mine: &Mine<'_, M>, most: u32) -> Due {
+        let (count, batch) = (mine.count(), self.batch.load(Relaxed).min(most));
+        let multiple = (count | (batch.min(LOOK) - 1)) + 1;
+        mine.look_at(multiple.min(count + (count / 4).max(1)));
+        if count & (batch - 1) == 0 {
+            return Due::Full;
+        }
+        let now = M::now(Clock::Monotonic);
+        if now < self.soon.load(Relaxed) {
+            return Due::No;
+        }
+        self.soon.store(now + SOON, Relaxed);
+        Due::Soon
+    }
+
+    /// Reclaims a batch that is not full.
+    pub(super) fn soon(&self, reclaim: impl FnOnce()) {
+        let begin = M::now(Clock::Monotonic);
+        reclaim();
+        let end = M::now(Clock::Monotonic);
+        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
+        self.soon.store(end.saturating_add(pause), Relaxed);
+    }
+
+    /// From now on, only full batches are reclaimed.
+    #[cfg(test)]
+    pub(super) fn never_soon(&self) {
+        self.soon.store(u64::MAX, Relaxed);
     }
 
     /// Adds an object to the shared stack. Returns how many are there with it.
@@ -513,7 +578,7 @@ mod tests {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
                     for _ in 0..500 {
-                        backlog.push(retired(), 1 << 31);
+                        _ = backlog.push(retired(), 1 << 31);
                     }
                     let mine = backlog.mine().expect("no other thread collects");
                     mine.take(|| 0);

@@ -20,7 +20,9 @@ type Link<T, D> = <<D as Reclaim>::Machine as Machine>::Ptr<Node<T>>;
 /// A value that many threads read and few replace (read, copy, update).
 ///
 /// Reading is a load in a section of the reader's. A thread that replaces the value retires the old one. The old value is
-/// dropped when no reader has it any more, by any thread.
+/// dropped when no reader has it any more, by a thread that retires later, or that collects. If values are seldom replaced, and
+/// no thread is in a section just then, [`replace`](Rcu::replace) drops the old one itself
+/// ([how soon](crate::reclaim::rcu::RcuDomain)).
 ///
 /// ```
 /// use latchwork::reclaim::Rcu;
@@ -122,7 +124,7 @@ impl<T: Send + Sync + 'static, D: GracePeriod> Rcu<T, D> {
         unsafe { &(*guard.protect(0, &self.current)).value }
     }
 
-    /// Replaces the value. The old one is dropped when no thread reads it any more.
+    /// Replaces the value. The old one is dropped when no thread reads it any more: now or later.
     ///
     /// This may drop other values that were retired in the domain
     /// ([destructors and locks](super#destructors-and-locks)). Outside of sections it may wait, while too many old values

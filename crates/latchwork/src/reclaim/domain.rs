@@ -3,7 +3,7 @@
 //! State of an object: alive -> incoming in a list (`retire`) -> waiting, with the ticket of a grace period (`take`) ->
 //! reclaimed, when the ticket is due (`work`, `reclaim_all`).
 
-use super::backlog::{Backlog, Collecting, Steal, to_the_end};
+use super::backlog::{Backlog, Collecting, Due, Steal, to_the_end};
 use super::garbage::{Garbage, Limit};
 use super::grace::{Periods, Stamps};
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -37,7 +37,8 @@ pub unsafe trait Flavour: Stamps {
 /// its flavour.
 ///
 /// No thread has to drive it. With each 512th object that a thread retires (more often with a small [`Limit`], up to each
-/// 16th), the thread takes the reclamation as far as it gets without waiting. While there is more garbage than the [`Limit`],
+/// 16th), the thread takes the reclamation as far as it gets without waiting. It does so with any object (after many at once, with one
+/// of 64) if no thread of the domain has done that for 10 ms, or for 100 times as long as it took. While there is more garbage than the [`Limit`],
 /// the thread waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the
 /// others.
 pub struct Domain<M: Records, F: Flavour> {
@@ -232,7 +233,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.set_limit(limit);
     }
 
-    /// See [`Reclaim::retire`]. May run the destructors of other objects
+    /// See [`Reclaim::retire`]. May run the destructors of this and other objects
     /// ([destructors and locks](super#destructors-and-locks)).
     ///
     /// # Safety
@@ -262,9 +263,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Adds an object whose header is filled in.
     #[inline(always)]
     pub(super) fn retire_prepared(&self, header: *mut Header) {
-        if self.backlog.push(header, self.backlog.batch()) {
-            self.batch_is_full();
-        }
+        self.reclaim_if(self.backlog.push(header, 1 << 31));
     }
 
     /// [`retire`](Domain::retire) for objects that each stand for many: the thread reclaims with each `every`-th object, a
@@ -277,9 +276,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[inline]
     pub(crate) unsafe fn retire_in_batches<T: Retire>(&self, object: *mut T, every: u32) {
         // SAFETY: as in `retire`.
-        if self.backlog.push(unsafe { prepare(object) }, self.backlog.batch().min(every)) {
-            self.batch_is_full();
-        }
+        self.reclaim_if(self.backlog.push(unsafe { prepare(object) }, every));
     }
 
     /// [`retire`](Domain::retire) of an object that stands for so many bytes, in place of [`Retire::BYTES`].
@@ -304,7 +301,30 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     #[cfg(feature = "std")] // the maps are its only callers
     pub(crate) unsafe fn retire_for_later<T: Retire>(&self, object: *mut T) {
         // SAFETY: as in `retire`.
-        self.backlog.push(unsafe { prepare(object) }, 1 << 31);
+        _ = self.backlog.push(unsafe { prepare(object) }, 1 << 31);
+    }
+
+    /// From now on, only full batches are reclaimed.
+    #[cfg(test)]
+    pub(crate) fn never_soon(&self) {
+        self.backlog.never_soon();
+    }
+
+    #[inline(always)]
+    fn reclaim_if(&self, due: Due) {
+        match due {
+            Due::No => {}
+            Due::Soon => self.reclaim_soon(),
+            Due::Full => self.batch_is_full(),
+        }
+    }
+
+    /// Reclaims what can be reclaimed without waiting. In a section of its own, the thread would lead a grace period for nothing.
+    #[cold]
+    fn reclaim_soon(&self) {
+        if !Self::is_inside() {
+            self.backlog.soon(|| self.collect());
+        }
     }
 
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.

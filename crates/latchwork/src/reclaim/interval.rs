@@ -45,7 +45,7 @@
 //! fence and one addition. Progress: a section is lock-free: it reads a pointer again if the clock has advanced by 64 eras.
 //! A thread that retires waits for nobody.
 
-use super::backlog::{Backlog, Steal, to_the_end};
+use super::backlog::{Backlog, Due, Steal, to_the_end};
 use super::garbage::{Garbage, Limit};
 use super::hazard::free_slots;
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -242,13 +242,15 @@ impl<M: Records, const SHIFT: u32> IntervalDomain<M, SHIFT> {
     /// Adds an object whose header is filled in.
     #[inline(always)]
     fn retire_prepared(&self, header: *mut Header) {
-        if self.backlog.push(header, self.backlog.batch()) {
-            self.batch_is_full();
+        match self.backlog.push(header, 1 << 31) {
+            Due::No => {}
+            Due::Soon => self.backlog.soon(|| self.reclaim()),
+            Due::Full => self.reclaim(),
         }
     }
 
     #[cold]
-    fn batch_is_full(&self) {
+    fn reclaim(&self) {
         self.look_around(|list| {
             let (new, kept) = list.counts();
             new >= kept / 2

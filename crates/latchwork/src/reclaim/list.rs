@@ -57,6 +57,8 @@ pub(super) struct List<M: Machine> {
     count: M::U32,
     /// How often all waiting objects have been reclaimed.
     finished: M::U32,
+    /// With how many incoming objects the thread looks whether it is time to reclaim.
+    look: M::U32,
     incoming: M::Ptr<Header>,
     /// The amount of all objects that are here, or are being reclaimed. Other threads read it.
     amount: M::U64,
@@ -126,6 +128,7 @@ impl List<Native> {
             stopped: AtomicU32::new(0),
             count: AtomicU32::new(0),
             finished: AtomicU32::new(0),
+            look: AtomicU32::new(0),
             incoming: AtomicPtr::new(null_mut()),
             amount: AtomicU64::new(0),
             since: AtomicU64::new(0),
@@ -145,6 +148,7 @@ impl<M: Records> List<M> {
             stopped: M::U32::new(0),
             count: M::U32::new(0),
             finished: M::U32::new(0),
+            look: M::U32::new(0),
             incoming: M::Ptr::new(null_mut()),
             amount: M::U64::new(0),
             since: M::U64::new(0),
@@ -211,20 +215,24 @@ impl<M: Records> List<M> {
 
 /// What the thread does that has the list.
 impl<M: Records> List<M> {
-    /// Adds an object to those that have come in. Returns how many these are with it; `None`: it would be the first, and was not
-    /// added.
+    /// Adds an object to those that have come in. Returns whether it is time for a look; `None`: it would be the first, and was
+    /// not added.
     #[inline(always)]
-    pub(super) fn push(&self, object: *mut Header) -> Option<u32> {
+    pub(super) fn push(&self, object: *mut Header) -> Option<bool> {
         let newest = self.incoming.load(Relaxed);
         if newest.is_null() {
             return None;
         }
-        Some(self.link(object, newest))
+        Some(self.link(object, newest) >= self.look.load(Relaxed))
     }
 
-    /// Adds an object, which may be the first to come in. Returns how many have come in with it. Calls `first` before that if the
-    /// list is empty.
-    pub(super) fn push_first(&self, object: *mut Header, first: impl FnOnce()) -> u32 {
+    /// The next look is when so many objects have come in.
+    pub(super) fn look_at(&self, count: u32) {
+        self.look.store(count, Relaxed);
+    }
+
+    /// Adds an object, which may be the first to come in. Calls `first` before that if the list is empty.
+    pub(super) fn push_first(&self, object: *mut Header, first: impl FnOnce()) {
         let newest = self.incoming.load(Relaxed);
         if newest.is_null() {
             self.begin();
@@ -232,7 +240,7 @@ impl<M: Records> List<M> {
                 first();
             }
         }
-        self.link(object, newest)
+        self.link(object, newest);
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Tests of what a domain does about stalled readers, and of retiring without types.
 
+use super::backlog::LOOK;
 use super::hazard::{HazardDomain, HazardPointer};
 use super::rcu::RcuDomain;
 use super::*;
@@ -236,6 +237,7 @@ fn what_a_destructor_retires_waits_for_its_own_grace_period<F: domain::Flavour>(
         // SAFETY: the exchange removes it.
         unsafe { domain.retire(found.swap(core::ptr::null_mut(), AcqRel)) };
     });
+    domain.backlog.never_soon();
     // SAFETY: no other thread has it.
     unsafe { domain.retire(Box::into_raw(Box::new(Acting { header: Header::new(), act }))) };
     // Its grace period does not end now, so it waits.
@@ -289,6 +291,7 @@ fn headers_are_retired_without_types() {
     let (rcu, hazard) = (RcuDomain::<Native>::new(), HazardDomain::<Native>::new());
     // Twice, because the object is alive after it was reclaimed, and may be retired again.
     for round in 1..=2 {
+        rcu.backlog.never_soon();
         // SAFETY: the object stays until it was reclaimed, and no thread reads it.
         unsafe { rcu.retire_raw(objects[0].header.get(), 40, reclaim_foreign) };
         assert_eq!((rcu.garbage().objects, rcu.garbage().bytes), (1, 48));
@@ -378,4 +381,84 @@ fn a_hazard_pointer_sees_what_changed() {
         // SAFETY: made above, and never retired.
         drop(unsafe { Box::from_raw(object) });
     }
+}
+
+/// In a process of its own: a reader of another test may hold up what is retired here.
+fn alone(test: &str, body: fn()) {
+    const VARIABLE: &str = "LATCHWORK_TEST_ALONE";
+    if std::env::var_os(VARIABLE).is_some() {
+        return body();
+    }
+    let (succeeded, text) = crate::locks::tests::in_a_process(test, VARIABLE, "1");
+    assert!(succeeded, "{text}");
+}
+
+/// A thread that retires seldom reclaims at once, and not when a batch is full, in which time its objects could own any amount
+/// of memory.
+fn few_objects<D: Reclaim<Machine = Native>>() {
+    let domain = D::new_in();
+    let other = Arc::default();
+    // SAFETY: no other thread has it.
+    let retire = |dropped: &_| unsafe { domain.retire(counting(dropped)) };
+    // More than 10 ms later, if this is a slow machine.
+    let until = |done: &dyn Fn() -> bool| {
+        (0..LOOK).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(11));
+            retire(&other);
+            done()
+        })
+    };
+    for _ in 0..9 {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        retire(&dropped);
+        assert!(until(&|| dropped.load(Relaxed) == 1), "{}: {:?}", D::INFO.name, domain.garbage());
+    }
+    // Many at once are reclaimed in batches, and those of the batch that is not full when some more have come.
+    let dropped = Arc::new(AtomicUsize::new(0));
+    (0..1100).for_each(|_| retire(&dropped));
+    assert!(until(&|| dropped.load(Relaxed) == 1100), "{}: {:?}", D::INFO.name, domain.garbage());
+}
+
+#[test]
+fn few_objects_are_reclaimed_at_once() {
+    alone("reclaim::policies::few_objects_are_reclaimed_at_once", || {
+        few_objects::<RcuDomain<Native>>();
+        few_objects::<epoch::EpochDomain<Native>>();
+        few_objects::<qsbr::QsbrDomain<Native>>();
+        few_objects::<HazardDomain<Native>>();
+        few_objects::<counted::CountedDomain<Native>>();
+        few_objects::<interval::IntervalDomain<Native>>();
+    });
+}
+
+/// A limit on bytes holds for large objects, of which few make a batch.
+#[test]
+fn large_objects_fill_a_batch_by_their_bytes() {
+    #[repr(C)]
+    struct Large(Header, [u8; 50_000]);
+    // SAFETY: `repr(C)`, the header first; made by boxes.
+    unsafe impl Retire for Large {}
+    alone("reclaim::policies::large_objects_fill_a_batch_by_their_bytes", || {
+        let domain = &RcuDomain::<Native>::new_in();
+        let limit = 4 << 20;
+        domain.set_limit(Limit { objects: u64::MAX, bytes: limit });
+        let retire = |count| {
+            for _ in 0..count {
+                let large = Box::into_raw(Box::new(Large(Header::new(), [0; 50_000])));
+                // SAFETY: no other thread has it.
+                unsafe { domain.retire(large) };
+                assert!(domain.garbage().bytes <= limit, "{:?}", domain.garbage());
+            }
+        };
+        retire(1000);
+        std::thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(|| retire(300))));
+        // What a map outgrows counts with its bytes.
+        let map = crate::map::RcuMap::<u64, u64>::new();
+        for _ in 0..20 {
+            map.reserve(3_000_000);
+            map.shrink_to_fit();
+            let garbage = rcu::global().garbage();
+            assert!(garbage.bytes <= Limit::DEFAULT.bytes + (64 << 20), "{garbage:?}");
+        }
+    });
 }

@@ -72,7 +72,8 @@
 //! - A section waits for no thread, and executes no atomic read-modify-write. Sections nest, up to 32,767 deep; one more
 //!   panics. The first section of a thread also gets a record. For that the thread may map memory, and may wait for another
 //!   thread that registers `membarrier`.
-//! - No thread reclaims unasked: a thread does so when its batch is full, or when it calls `collect`, `barrier` or `serve`.
+//! - No thread reclaims unasked: a thread does so when its batch is full, when it retires and no thread of the domain has reclaimed for
+//!   10 ms, or when it calls `collect`, `barrier` or `serve`.
 //! - A thread that exits in a section, with a guard that was leaked, stays inside for ever. No other thread gets its record.
 //! - The garbage stays near the [`Limit`](super::Limit) as long as no section lasts for a second. A thread that finds more
 //!   garbage than that, when it has retired a batch outside of any section, waits until the garbage is reclaimed. A thread

@@ -8,7 +8,7 @@
 //! is stamped with the number of the first such scan that finds it. By the oldest stamp, a thread knows when everything
 //! is reclaimed that was there when it began to wait, while more comes in.
 
-use super::backlog::{Backlog, Collecting, Steal, to_the_end};
+use super::backlog::{Backlog, Collecting, Due, Steal, to_the_end};
 use super::header::Header;
 use super::list::List;
 use super::pace::Rest;
@@ -92,8 +92,10 @@ impl<M: Records> Sieve<M> {
     /// Adds a retired object, whose header has been filled in, and scans if that fills a batch.
     #[inline]
     pub(super) fn retire(&self, object: *mut Header, scan: impl Fn(&List<M>)) {
-        if self.backlog.push(object, BATCH) {
-            self.batch_is_full(scan);
+        match self.backlog.push(object, BATCH) {
+            Due::No => {}
+            Due::Soon => self.backlog.soon(|| self.reclaim(scan)),
+            Due::Full => self.reclaim(scan),
         }
     }
 
@@ -110,9 +112,9 @@ impl<M: Records> Sieve<M> {
         });
     }
 
-    /// Scans, unless the caller is a destructor that runs in a scan. Called when a batch is full.
+    /// Scans, unless the caller is a destructor that runs in a scan. Called when it is time.
     #[cold]
-    fn batch_is_full(&self, scan: impl Fn(&List<M>)) {
+    fn reclaim(&self, scan: impl Fn(&List<M>)) {
         if self.backlog.stacked() >= BATCH && !self.backlog.is_reclaiming() {
             self.scan_others(&self.backlog.lock(), Steal::Old, &scan);
         }

@@ -51,7 +51,7 @@ pub unsafe trait Reclaim: Send + Sync + Sized + 'static {
     }
 
     /// Has an object reclaimed when no thread uses it any more; any thread may be the one that reclaims it. Now and then
-    /// this takes the reclamation a step on, which runs destructors of [other objects](super#destructors-and-locks).
+    /// this takes the reclamation a step on, which runs destructors of [this and other objects](super#destructors-and-locks).
     /// Outside of sections it waits while there is more garbage than the [`Limit`].
     ///
     /// # Safety
