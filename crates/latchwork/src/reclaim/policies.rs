@@ -442,12 +442,13 @@ fn large_objects_fill_a_batch_by_their_bytes() {
         let domain = &RcuDomain::<Native>::new_in();
         let limit = 4 << 20;
         domain.set_limit(Limit { objects: u64::MAX, bytes: limit });
+        // Each thread looks when it has a 32nd more, and another thread may have a grace period in hand meanwhile.
         let retire = |count| {
             for _ in 0..count {
                 let large = Box::into_raw(Box::new(Large(Header::new(), [0; 50_000])));
                 // SAFETY: no other thread has it.
                 unsafe { domain.retire(large) };
-                assert!(domain.garbage().bytes <= limit, "{:?}", domain.garbage());
+                assert!(domain.garbage().bytes <= limit + limit / 2, "{:?}", domain.garbage());
             }
         };
         retire(1000);
