@@ -47,36 +47,47 @@ static void ends(void (*body)(void), const char *name, const char *advice) {
     }
 }
 
-/* Callbacks that run while their thread is online. */
+/* Callbacks that run while their thread is online. None runs at once, because the thread that retires is in a section then. */
 static lw_rcu_head head;
 
+static void call_in_rcu(lw_rcu_domain *domain) {
+    lw_rcu_read_lock();
+    lw_rcu_call(domain, &head, callback);
+    lw_rcu_read_unlock();
+}
+static void call_in_epoch(lw_epoch_domain *domain) {
+    lw_epoch_enter();
+    lw_epoch_call(domain, &head, callback);
+    lw_epoch_leave();
+}
+
 static void collect_online(void) {
-    lw_qsbr_call(NULL, &head, callback);
     lw_qsbr_online();
+    lw_qsbr_call(NULL, &head, callback);
     while (calls == 0) {
         lw_qsbr_collect(NULL);
         lw_qsbr_quiescent();
     }
 }
 static void barrier_of_rcu_online(void) {
-    lw_rcu_call(NULL, &head, callback);
+    call_in_rcu(NULL);
     lw_qsbr_online();
     lw_rcu_barrier(NULL);
 }
 static void barrier_of_epochs_online(void) {
-    lw_epoch_call(NULL, &head, callback);
+    call_in_epoch(NULL);
     lw_qsbr_online();
     lw_epoch_barrier(NULL);
 }
 static void end_of_rcu_online(void) {
     lw_rcu_domain *domain = lw_rcu_domain_create();
-    lw_rcu_call(domain, &head, callback);
+    call_in_rcu(domain);
     lw_qsbr_online();
     lw_rcu_domain_destroy(domain);
 }
 static void end_of_epochs_online(void) {
     lw_epoch_domain *domain = lw_epoch_domain_create();
-    lw_epoch_call(domain, &head, callback);
+    call_in_epoch(domain);
     lw_qsbr_online();
     lw_epoch_domain_destroy(domain);
 }
@@ -126,7 +137,7 @@ static void refused(void) {
 
 /* The same for a callback that runs in a section of its thread. */
 static void collect_in_a_section(void) {
-    lw_rcu_call(NULL, &head, callback);
+    call_in_rcu(NULL);
     while (calls == 0) {
         lw_rcu_read_lock(); /* begins after the grace period that the last turn has begun */
         lw_rcu_collect(NULL);

@@ -148,11 +148,26 @@ static void general(void) {
     lw_rcu_domain *domain = lw_rcu_domain_create();
     CHECK(domain && domain != lw_rcu_default_domain() && lw_rcu_default_domain() == lw_rcu_default_domain());
     reclaimed = 0;
+    lw_rcu_read_lock();
     for (int i = 0; i < 10; i++) {
         lw_rcu_call(domain, &make(i)->head, reclaim);
     }
     lw_rcu_garbage(domain, &garbage);
-    CHECK(garbage.objects == 10);
+    CHECK(garbage.objects == 10 && reclaimed == 0);
+    lw_rcu_read_unlock();
+    /* The first one after a pause takes the reclamation a step on. */
+    struct timespec pause = {0, 20000000};
+    for (int i = 0; i < 100 && reclaimed < 10; i++) {
+        CHECK(nanosleep(&pause, NULL) == 0);
+        lw_rcu_call(domain, &make(i)->head, reclaim);
+    }
+    CHECK(reclaimed >= 10);
+    reclaimed = 0;
+    lw_rcu_read_lock();
+    for (int i = 0; i < 10; i++) {
+        lw_rcu_call(domain, &make(i)->head, reclaim);
+    }
+    lw_rcu_read_unlock();
     lw_rcu_collect(domain);
     lw_rcu_domain_destroy(domain);
     CHECK(reclaimed == 10);

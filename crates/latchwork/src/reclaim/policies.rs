@@ -456,7 +456,7 @@ fn large_objects_fill_a_batch_by_their_bytes() {
         // What a map outgrows counts with its bytes.
         let map = crate::map::RcuMap::<u64, u64>::new();
         for _ in 0..20 {
-            map.reserve(3_000_000);
+            map.reserve(1_000_000);
             map.shrink_to_fit();
             let garbage = rcu::global().garbage();
             assert!(garbage.bytes <= Limit::DEFAULT.bytes + (64 << 20), "{garbage:?}");
