@@ -151,7 +151,7 @@ fn mistakes_are_found() {
         (NoHeavyFence, &["counted"], &["twice", "was never reclaimed", RECLAIMED, STUCK, "no end"]),
         (NoFullFence, &["qsbr"], &[RECLAIMED]),
         (TornRelease, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
-        (UntakenRecord, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED]),
+        (UntakenRecord, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED, "being reclaimed"]),
         (NoSecondLook, &["bravo-2d-shfl-rw"], &[BESIDE, "overflow", "says that it is free", STUCK]),
         (LateRow, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (ExitEmptiesRow, &["bravo-2d-shfl-rw"], &[BESIDE]),
