@@ -35,6 +35,7 @@
 //! Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none; 2 while the list is
 //! stopped.
 
+use super::due::{Due, SMALL};
 use super::garbage::{Garbage, Limit};
 use super::gate::{Gate, Held};
 use super::header::Header;
@@ -64,29 +65,6 @@ struct Stack<M: Machine> {
     amount: M::U64,
 }
 
-/// Bytes up to which an object is small. The limit on bytes allows for so many in each object of a batch.
-const SMALL: usize = 256;
-
-/// A thread looks at least with each of so many objects whether it is time to reclaim, and more often while few have come in. A look at
-/// the clock takes 25 ns: with 26 looks for a batch of 512, a nanosecond for each object. A power of two.
-pub(super) const LOOK: u32 = 64;
-
-/// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
-/// may take 20 microseconds of every processor's time: a fifth of a percent.
-const SOON: u64 = 10_000_000;
-/// The pause is at least so many times as long as it took to reclaim the last time.
-const PAUSES: u64 = 100;
-
-/// Whether it is time to reclaim.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    No,
-    /// A batch is not full, but its objects have waited for long enough.
-    Soon,
-    /// A batch is full.
-    Full,
-}
-
 /// What the collector writes to.
 #[repr(align(128))]
 struct Central<M: Machine> {
@@ -99,10 +77,10 @@ pub(super) struct Backlog<M: Machine> {
     chunks: [M::Ptr<List<M>>; CHUNKS],
     /// See [`Limit`]: objects, and bytes.
     limit: [M::U64; 2],
-    /// See [`batch`](Self::batch) and [`adapt`](Self::adapt).
-    batch: M::U32,
-    /// When a thread may reclaim a batch next that is not full.
-    soon: M::U64,
+    /// See [`batch`] and [`adapt`](Self::adapt).
+    pub(super) batch: M::U32,
+    /// When a thread may reclaim a batch next that is not full ([`due`](super::due)).
+    pub(super) soon: M::U64,
     stack: Stack<M>,
     /// Twice the number of the process ([`Records::generation`]) in which the amounts of the central list and the shared stack
     /// were right last; with the lowest bit, a thread is counting them.
@@ -300,39 +278,6 @@ impl<M: Records> Backlog<M> {
             Due::No | Due::Soon if before / share != mine.amount().bytes() / share => Due::Full,
             due => due,
         }
-    }
-
-    /// Whether it is time to reclaim what has come in on the calling thread's list, and when to look again.
-    #[cold]
-    #[inline(never)]
-    fn look(&self, mine: &Mine<'_, M>, most: u32) -> Due {
-        let (count, batch) = (mine.count(), self.batch.load(Relaxed).min(most));
-        let multiple = (count | (batch.min(LOOK) - 1)) + 1;
-        mine.look_at(multiple.min(count + (count / 4).max(1)));
-        if count & (batch - 1) == 0 {
-            return Due::Full;
-        }
-        let now = M::now(Clock::Monotonic);
-        if now < self.soon.load(Relaxed) {
-            return Due::No;
-        }
-        self.soon.store(now + SOON, Relaxed);
-        Due::Soon
-    }
-
-    /// Reclaims a batch that is not full.
-    pub(super) fn soon(&self, reclaim: impl FnOnce()) {
-        let begin = M::now(Clock::Monotonic);
-        reclaim();
-        let end = M::now(Clock::Monotonic);
-        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
-        self.soon.store(end.saturating_add(pause), Relaxed);
-    }
-
-    /// From now on, only full batches are reclaimed.
-    #[cfg(test)]
-    pub(super) fn never_soon(&self) {
-        self.soon.store(u64::MAX, Relaxed);
     }
 
     /// Adds an object to the shared stack. Returns how many are there with it.

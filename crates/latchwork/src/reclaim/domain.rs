@@ -3,7 +3,8 @@
 //! State of an object: alive -> incoming in a list (`retire`) -> waiting, with the ticket of a grace period (`take`) ->
 //! reclaimed, when the ticket is due (`work`, `reclaim_all`).
 
-use super::backlog::{Backlog, Collecting, Due, Steal, to_the_end};
+use super::backlog::{Backlog, Collecting, Steal, to_the_end};
+use super::due::Due;
 use super::garbage::{Garbage, Limit};
 use super::grace::{Periods, Stamps};
 use super::header::{Header, ReclaimFn, Retire, note, prepare};

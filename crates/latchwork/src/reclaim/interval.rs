@@ -45,7 +45,8 @@
 //! fence and one addition. Progress: a section is lock-free: it reads a pointer again if the clock has advanced by 64 eras.
 //! A thread that retires waits for nobody.
 
-use super::backlog::{Backlog, Due, Steal, to_the_end};
+use super::backlog::{Backlog, Steal, to_the_end};
+use super::due::Due;
 use super::garbage::{Garbage, Limit};
 use super::hazard::free_slots;
 use super::header::{Header, ReclaimFn, Retire, note, prepare};

@@ -140,7 +140,7 @@
 //! | [`domain`]; `sieve` | the writing side of RCU and epochs; of hazard pointers and counts |
 //! | [`grace`], `tree` | grace periods of RCU, and how readers of QSBR vouch for each other |
 //! | `ordered` | objects that remember when they were retired, for C++'s `rcu_barrier` in a section |
-//! | `backlog`, `list`, `gate` | the garbage: a list for each thread, and the lock of the thread that collects |
+//! | `backlog`, `list`, `gate`, `due` | the garbage: a list for each thread, the lock of the thread that collects, and when a thread reclaims |
 //! | [`stall`], `pointer` | the function that is told of stalls; hazard pointers that belong to no thread |
 //! | `strategy`, `header`, `garbage`, `pace`, `watch` | what a strategy is, what an object carries, and what waiting takes |
 
@@ -148,6 +148,7 @@ mod backlog;
 mod cell;
 pub mod counted;
 pub mod domain;
+mod due;
 pub mod epoch;
 mod garbage;
 mod gate;

@@ -1,6 +1,6 @@
 //! Tests of what a domain does about stalled readers, and of retiring without types.
 
-use super::backlog::LOOK;
+use super::due::LOOK;
 use super::hazard::{HazardDomain, HazardPointer};
 use super::rcu::RcuDomain;
 use super::*;

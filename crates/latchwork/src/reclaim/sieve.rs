@@ -8,7 +8,8 @@
 //! is stamped with the number of the first such scan that finds it. By the oldest stamp, a thread knows when everything
 //! is reclaimed that was there when it began to wait, while more comes in.
 
-use super::backlog::{Backlog, Collecting, Due, Steal, to_the_end};
+use super::backlog::{Backlog, Collecting, Steal, to_the_end};
+use super::due::Due;
 use super::header::Header;
 use super::list::List;
 use super::pace::Rest;

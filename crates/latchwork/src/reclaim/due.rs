@@ -1,0 +1,69 @@
+//! When a thread reclaims what it has retired: with each batch, with each 32nd of the limit on bytes, and after a pause.
+//!
+//! A batch of small objects is worth a grace period. But a thread that retires one object a minute would keep hundreds for hours, with all
+//! that they own. So a thread that finds that no thread of the domain has reclaimed for some milliseconds does not wait for its batch
+//! to be full.
+
+use super::backlog::Backlog;
+use super::list::Mine;
+use crate::machine::record::Records;
+use crate::machine::{Clock, Word};
+use core::sync::atomic::Ordering::*;
+
+/// Bytes up to which an object is small. The limit on bytes allows for so many in each object of a batch.
+pub(super) const SMALL: usize = 256;
+
+/// A thread looks at least with each of so many objects whether it is time to reclaim, and more often while few have come in. A look at
+/// the clock takes 25 ns: with 26 looks for a batch of 512, a nanosecond for each object. A power of two.
+pub(super) const LOOK: u32 = 64;
+
+/// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
+/// may take 20 microseconds of every processor's time: a fifth of a percent.
+const SOON: u64 = 10_000_000;
+/// The pause is at least so many times as long as it took to reclaim the last time.
+const PAUSES: u64 = 100;
+
+/// Whether it is time to reclaim.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    No,
+    /// A batch is not full, but its objects have waited for long enough.
+    Soon,
+    /// A batch is full.
+    Full,
+}
+
+impl<M: Records> Backlog<M> {
+    /// Whether it is time to reclaim what has come in on the calling thread's list, and when to look again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look(&self, mine: &Mine<'_, M>, most: u32) -> Due {
+        let (count, batch) = (mine.count(), self.batch.load(Relaxed).min(most));
+        let multiple = (count | (batch.min(LOOK) - 1)) + 1;
+        mine.look_at(multiple.min(count + (count / 4).max(1)));
+        if count & (batch - 1) == 0 {
+            return Due::Full;
+        }
+        let now = M::now(Clock::Monotonic);
+        if now < self.soon.load(Relaxed) {
+            return Due::No;
+        }
+        self.soon.store(now + SOON, Relaxed);
+        Due::Soon
+    }
+
+    /// Reclaims a batch that is not full.
+    pub(super) fn soon(&self, reclaim: impl FnOnce()) {
+        let begin = M::now(Clock::Monotonic);
+        reclaim();
+        let end = M::now(Clock::Monotonic);
+        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
+        self.soon.store(end.saturating_add(pause), Relaxed);
+    }
+
+    /// From now on, only full batches are reclaimed.
+    #[cfg(test)]
+    pub(super) fn never_soon(&self) {
+        self.soon.store(u64::MAX, Relaxed);
+    }
+}
