@@ -38,8 +38,8 @@ pub unsafe trait Flavour: Stamps {
 /// its flavour.
 ///
 /// No thread has to drive it. With each 512th object that a thread retires (more often with a small [`Limit`], up to each
-/// 16th), the thread takes the reclamation as far as it gets without waiting. It does so with any object (after many at once, with one
-/// of 64) if no thread of the domain has done that for 10 ms, or for 100 times as long as it took. While there is more garbage than the [`Limit`],
+/// 16th), the thread takes the reclamation as far as it gets without waiting. If no thread of the domain has done that for 10 ms, or for
+/// 100 times as long as it took, the next object does. After many at once, one of the next 64 does. While there is more garbage than the [`Limit`],
 /// the thread waits, unless it is inside of a section. A worker that calls [`serve`](Domain::serve) takes the work off the
 /// others.
 pub struct Domain<M: Records, F: Flavour> {
