@@ -15,7 +15,7 @@ use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, NO_THREAD, Thread, Trace};
 use latchwork_recording::trace_raw::{Raw, RawThread};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,10 @@ Record with the threads and the load that you know, on an otherwise idle machine
 Examples:
   latchwork record -o trace.lw -- ./server --bench
   latchwork record -o trace.lw --delay 10 --seconds 5 -- ./server  five seconds, after ten
-  latchwork predict trace.lw --machine 8x24 --threads 1..192       on a machine that you do not have";
+  latchwork predict trace.lw --machine 8x24 --threads 1..192       on a machine that you do not have
+
+If the trace cannot be written when the program has ended, the recording is kept, and a message says where; with --read, this
+command writes the trace of it.";
 
 /// Options of `latchwork record`.
 #[derive(Args)]
@@ -59,8 +62,11 @@ pub struct Options {
     /// Keep so many MiB of events of each process; 2G are 2048
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = size)]
     size: u32,
+    /// Write the trace of a recording that was kept because its trace could not be written; nothing is run
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["command", "mutex", "rwlock", "only", "not", "delay", "seconds", "size"])]
+    read: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    #[arg(value_name = "PROG", trailing_var_arg = true, required_unless_present = "read", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -90,6 +96,14 @@ pub fn record(options: &Options) -> Result<i32> {
     if options.seconds == Some(0) {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }
+    if let Some(kept) = &options.read {
+        let found = busiest(kept).map_err(|_| {
+            Failure::new(format!("{}: there is no recording of `record` in it", kept.display()))
+        })?;
+        let reached = reached_size(&found.file);
+        write(options, found, kept_command(kept), reached)?;
+        return Ok(0);
+    }
     let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
     let mut environment = session::environment(&options.command, &options.programs, |_| {
         Locks::named(mutex, rwlock, Choice::glibc())
@@ -105,15 +119,32 @@ pub fn record(options: &Options) -> Result<i32> {
     let found = busiest(directory.path());
     let reached = found.as_ref().is_ok_and(|found| reached_size(&found.file));
     directory.check_room(found.as_ref().map_or(true, |found| found.dropped() > 0 && !reached))?;
-    let Busiest { raw, others, lost, .. } =
+    let found =
         found.map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
-    let command = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let trace = convert(raw, command, others);
-    trace
-        .write(&options.output)
-        .map_err(|error| Failure::new(format!("--output {}: {error}", options.output.display())))?;
-    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace, reached, lost)));
+    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Err(failure) = write(options, found, command.clone(), reached) {
+        // For the trace that --read writes. Where there is no room, that one does without.
+        let _ = fs::write(directory.path().join(COMMAND), command.join("\0"));
+        return Err(directory.keep(failure, "record --read"));
+    }
     Ok(status)
+}
+
+/// The file in a kept recording that has the words of the program's command.
+const COMMAND: &str = "command";
+
+fn kept_command(directory: &Path) -> Vec<String> {
+    let words = fs::read_to_string(directory.join(COMMAND)).unwrap_or_default();
+    words.split('\0').map(str::to_owned).collect()
+}
+
+/// Writes the trace of this process of the program, and says so.
+fn write(options: &Options, found: Busiest, command: Vec<String>, reached: bool) -> Result<()> {
+    let Busiest { raw, others, lost, .. } = found;
+    let trace = convert(raw, command, others);
+    output::write_with("--output", &options.output, |out| trace.write_to(out))?;
+    output::say(&format!("latchwork: {}: {}", options.output.display(), summary(&trace, reached, lost)));
+    Ok(())
 }
 
 /// The process with the most events.

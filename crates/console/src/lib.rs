@@ -6,5 +6,6 @@ pub mod help;
 pub mod machine;
 pub mod names;
 pub mod output;
+mod replace;
 pub mod signals;
 pub mod stats;

@@ -1,9 +1,9 @@
 //! Files and streams that results are written to.
 
 use crate::failure::{Failure, Result};
+use crate::replace;
 use crate::signals;
 use std::ffi::CString;
-use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,16 +18,14 @@ pub fn check(option: &str, path: &Path) -> Result<()> {
     if path.is_dir() {
         return fail("is a directory".into());
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let writable = if path.exists() { path } else { parent };
-    let Ok(name) = CString::new(writable.as_os_str().as_bytes()) else {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
         return fail("has a zero byte".into());
     };
     // SAFETY: a terminated string.
-    if unsafe { libc::access(name.as_ptr(), libc::W_OK) } != 0 {
-        return fail(format!("cannot be written: {}", std::io::Error::last_os_error()));
+    if path.exists() && unsafe { libc::access(name.as_ptr(), libc::W_OK) } != 0 {
+        return fail(format!("cannot be written: {}", io::Error::last_os_error()));
     }
-    Ok(())
+    replace::check(path).or_else(|error| fail(format!("cannot be written: {error}")))
 }
 
 /// The same where standard output does not do: it is the program's, which runs meanwhile.
@@ -39,9 +37,44 @@ pub fn check_file(option: &str, path: &Path) -> Result<()> {
     check(option, path)
 }
 
-/// Writes `text` to `path`, the value of `option`.
+/// Writes `text` to `path`, the value of `option`. If that fails, the file of before is still there.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| Failure::new(format!("{option} {}: {error}", path.display())))
+    write_with(option, path, |out| out.write_all(text.as_bytes()))
+}
+
+/// The same with what `content` writes.
+pub fn write_with(
+    option: &str,
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    replace::replace(path, content).map_err(|error| not_written(option, path, &error))
+}
+
+/// Writes `content` to `path`, or prints it if that is `-`.
+pub fn write_or_print(path: &Path, content: &[u8]) -> io::Result<()> {
+    if path == Path::new("-") {
+        return print_all(content);
+    }
+    replace::replace(path, |out| out.write_all(content))
+}
+
+/// The failure to write `path`, the value of `option`, where `-` is standard output.
+pub fn not_written(option: &str, path: &Path, error: &io::Error) -> Failure {
+    if path == Path::new("-") {
+        return not_printed("standard output", error);
+    }
+    Failure::new(format!("{option} {}: {error}", path.display()))
+}
+
+/// A word of a command that the user may type: in quotation marks if the shell would read something else.
+pub fn shell_word(word: &str) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "-_./=:,@%+".contains(char);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Prints on standard output, all of it.
@@ -51,14 +84,19 @@ pub fn print(text: &str) -> Result<()> {
 
 /// The same with bytes that may be no text.
 pub fn print_bytes(bytes: &[u8]) -> Result<()> {
+    print_all(bytes).map_err(|error| not_printed("standard output", &error))
+}
+
+fn print_all(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
     // What the buffer keeps would be written when the process exits, where no one learns of an error.
-    checked("standard output", out.write_all(bytes).and_then(|()| out.flush()))
+    out.flush()
 }
 
 /// Prints a result on standard error.
 pub fn print_to_stderr(text: &str) -> Result<()> {
-    checked("standard error", io::stderr().write_all(text.as_bytes()))
+    io::stderr().write_all(text.as_bytes()).map_err(|error| not_printed("standard error", &error))
 }
 
 /// Tells the user something in a line on standard error. If it cannot be written, the command goes on: unlike `eprintln!`,
@@ -68,11 +106,9 @@ pub fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-fn checked(stream: &str, written: io::Result<()>) -> Result<()> {
-    written.map_err(|error| {
-        if error.kind() == ErrorKind::BrokenPipe && signals::sigpipe_waits() {
-            return Failure::reader_gone();
-        }
-        Failure::new(format!("{stream}: {error}"))
-    })
+fn not_printed(stream: &str, error: &io::Error) -> Failure {
+    if error.kind() == ErrorKind::BrokenPipe && signals::sigpipe_waits() {
+        return Failure::reader_gone();
+    }
+    Failure::new(format!("{stream}: {error}"))
 }

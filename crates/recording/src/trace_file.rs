@@ -175,6 +175,16 @@ impl Trace {
     /// The file cannot be made or written.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         let mut out = BufWriter::new(File::create(path)?);
+        self.write_to(&mut out)?;
+        out.flush()
+    }
+
+    /// Writes what the file has. It does so in small parts: `out` should have a buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_to(&self, mut out: impl Write) -> std::io::Result<()> {
         out.write_all(TITLE.as_bytes())?;
         serde_json::to_writer(&mut out, &self.about)?;
         out.write_all(b"\n")?;
@@ -184,7 +194,7 @@ impl Trace {
                 out.write_all(&word.to_le_bytes())?;
             }
         }
-        out.flush()
+        Ok(())
     }
 
     /// Reads a file, and checks it: every operation and every index of the result is valid.

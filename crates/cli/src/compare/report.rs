@@ -7,6 +7,7 @@ use super::tail::tail;
 use super::verdict::{self, Better, NOTABLE, Verdict};
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::names::GLIBC;
+use latchwork_console::output::shell_word;
 use latchwork_console::stats;
 use std::fmt::Write as _;
 
@@ -179,15 +180,12 @@ fn perhaps(plan: &Plan, results: &Results, index: usize, verdict: Verdict) -> Op
 
 /// The command as one could type it.
 fn shell_words(plan: &Plan) -> String {
-    let plain = |char: char| char.is_ascii_alphanumeric() || "-_./=:,@%+".contains(char);
-    let quote = |word: std::borrow::Cow<str>| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.into_owned()
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    };
-    plan.subject.command().iter().map(|word| quote(word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    plan.subject
+        .command()
+        .iter()
+        .map(|word| shell_word(&word.to_string_lossy()))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::units::count;
 use crate::config::elf::hex;
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::output::say;
+use latchwork_console::output::{say, shell_word};
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{Error, Recording};
 use std::ffi::CString;
@@ -88,6 +88,23 @@ impl Recordings {
         &self.path
     }
 
+    /// Keeps the recording, because `failure` has kept the command from writing what it makes of it. The failure's message then
+    /// also says where the recording is, and that `command` goes on from there.
+    pub fn keep(mut self, mut failure: Failure, command: &str) -> Failure {
+        if let Some((temporary, _lock)) = self.temporary.take() {
+            // Under its name of before, the next command would remove it.
+            let inner = self.path.strip_prefix(&temporary).unwrap_or(Path::new("")).to_owned();
+            let name = temporary.file_name().unwrap_or_default().to_string_lossy();
+            let kept = temporary.with_file_name(name.replacen(TEMPORARY, KEPT, 1));
+            let moved = !kept.exists() && fs::rename(&temporary, &kept).is_ok();
+            let top = if moved { kept } else { temporary };
+            self.path = if inner.as_os_str().is_empty() { top } else { top.join(inner) };
+        }
+        let path = shell_word(&self.path.to_string_lossy());
+        failure.message += &format!("\nThe recording is kept. To go on: latchwork {command} {path} ...");
+        failure
+    }
+
     /// Fails if something was lost, and the disk is full: what was recorded would be taken for the whole.
     pub fn check_room(&self, lost: bool) -> Result<()> {
         if !lost || !is_full(&self.path) {
@@ -143,6 +160,8 @@ impl Drop for Recordings {
 
 /// How the name of a temporary directory begins. The number of its process follows, and a number of its own.
 const TEMPORARY: &str = "latchwork-profile-";
+/// The same of one that was kept, because its result could not be written.
+const KEPT: &str = "latchwork-kept-";
 
 /// Locks a directory until the file is dropped, or the process has ended.
 fn lock(directory: &Path) -> io::Result<File> {

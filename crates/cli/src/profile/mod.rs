@@ -35,7 +35,7 @@ use latchwork_console::names::Choice;
 use latchwork_console::output;
 use model::Profile;
 use std::ffi::OsString;
-use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ pub fn profile(options: &Options) -> Result<i32> {
         if options.files().all(|(_, path)| path != Path::new("-")) {
             output::print(&terminal::text(&profile))?;
         }
-        options.write(&profile)?;
+        options.write(&profile).map_err(|(failure, _)| failure)?;
         return Ok(0);
     }
     let mut environment = session::environment(&options.command, &options.under.programs, |path| {
@@ -139,7 +139,10 @@ pub fn profile(options: &Options) -> Result<i32> {
         text += &format!("The recording is in {0}: latchwork profile --read {0}\n", kept.display());
     }
     let shown = output::print_to_stderr(&text);
-    options.write(&profile)?;
+    if let Err((failure, keep)) = options.write(&profile) {
+        // A run of an hour must not be lost because there was no room for its report.
+        return Err(if keep { recordings.keep(failure, "profile --read") } else { failure });
+    }
     shown?;
     Ok(status)
 }
@@ -156,7 +159,8 @@ impl Options {
         files.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?)))
     }
 
-    fn write(&self, profile: &Profile) -> Result<()> {
+    /// Writes the files. If that fails: the failure, and whether the recording should be kept.
+    fn write(&self, profile: &Profile) -> std::result::Result<(), (Failure, bool)> {
         for (name, path) in self.files() {
             let content = match name {
                 "--output" => html::text(profile).into_bytes(),
@@ -164,12 +168,10 @@ impl Options {
                 "--pprof" => pprof::bytes(profile),
                 _ => folded::text(profile).into_bytes(),
             };
-            if path == Path::new("-") {
-                output::print_bytes(&content)?;
-                continue;
-            }
-            fs::write(path, content)
-                .map_err(|error| Failure::new(format!("{name} {}: {error}", path.display())))?;
+            // A reader that goes away wants no more.
+            output::write_or_print(path, &content).map_err(|error| {
+                (output::not_written(name, path, &error), error.kind() != ErrorKind::BrokenPipe)
+            })?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::sample::{Order, Watch};
 use super::view::{Action, Key, View};
 use crate::live::{Session, Signals};
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::output::say;
+use latchwork_console::output::{say, write_or_print};
 use ratatui_core::backend::{Backend, ClearType, WindowSize};
 use ratatui_core::buffer::Cell;
 use ratatui_core::layout::{Position, Size};
@@ -91,7 +91,7 @@ fn report(session: &Session, view: &View) -> String {
         session.read().map(|recordings| crate::profile::page(&crate::profile::join::join(&recordings)))
     };
     match page() {
-        Ok(page) => match std::fs::write(&name, page) {
+        Ok(page) => match write_or_print(name.as_ref(), page.as_bytes()) {
             Ok(()) => format!("the report is in {name}"),
             Err(error) => format!("{name}: {error}"),
         },

@@ -228,3 +228,59 @@ fn standard_output_takes_one_document() {
     assert_eq!(entries(&directory), [""; 0]);
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// A disk without room for a result: the file of before stays, nothing lies beside it, and the recording is kept.
+#[test]
+fn a_result_that_does_not_fit_loses_nothing() {
+    let directory = scratch("streams-result");
+    let program = work(&directory);
+    let Some(disk) = SmallDisk::new(&directory, "size=64k") else { return };
+    let temporary = directory.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    fs::write(disk.path.join("fills"), [1; 56 << 10]).unwrap();
+    let path = |name: &str| disk.path.join(name).to_str().unwrap().to_owned();
+    for (name, arguments, again) in [
+        ("page", &["profile", "-o"][..], &["profile", "-o", "good", "--read"][..]),
+        ("json", &["profile", "--pprof", "/dev/null", "--json"], &["profile", "--json", "good", "--read"]),
+        ("trace", &["record", "-o"], &["record", "-o", "good", "--read"]),
+    ] {
+        let file = path(name);
+        fs::write(&file, "of before").unwrap();
+        let mut command = latchwork();
+        command.args(arguments).args([&file, "--", &program]).env("TMPDIR", &temporary);
+        let run = command.output().unwrap();
+        let text = stderr(&run);
+        assert_eq!(run.status.code(), Some(1), "{name}: {text}");
+        assert!(text.contains("No space left on device"), "{name}: {text}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "of before", "{name}: {text}");
+        let mut left = entries(&disk.path);
+        left.sort();
+        assert_eq!(left, ["fills", name], "{text}");
+        // What the message says leads to the result.
+        let kept = text.rsplit_once(&format!("latchwork {} --read ", arguments[0])).expect(&text).1;
+        let kept = kept.trim().strip_suffix(" ...").expect(&text);
+        assert!(kept.starts_with(temporary.to_str().unwrap()), "{text}");
+        // The next command does not remove it.
+        latchwork().args(["profile", "--", "true"]).env("TMPDIR", &temporary).output().unwrap();
+        let run = latchwork().args(again).arg(kept).current_dir(&directory).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", stderr(&run));
+        let good = fs::read(directory.join("good")).unwrap();
+        assert!(good.len() > 1000, "{name}: {} bytes", good.len());
+        if name == "trace" {
+            assert!(String::from_utf8_lossy(&good).contains(&program), "the trace has the command");
+        }
+        fs::remove_file(&file).unwrap();
+        fs::remove_file(directory.join("good")).unwrap();
+        fs::remove_dir_all(&temporary).unwrap();
+        fs::create_dir(&temporary).unwrap();
+    }
+    let mut command = latchwork();
+    command.args(["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--json"]);
+    fs::write(path("compared"), "of before").unwrap();
+    let _ = fs::write(path("fills too"), [1; 8 << 10]);
+    let run = command.args([&path("compared"), "--", "true"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert_eq!(fs::read_to_string(path("compared")).unwrap(), "of before");
+    drop(disk);
+    fs::remove_dir_all(directory).unwrap();
+}

@@ -138,8 +138,7 @@ pub fn predict(options: &Options) -> Result<i32> {
         path => {
             output::print(&report.text())?;
             if let Some(path) = path {
-                std::fs::write(path, report.json())
-                    .map_err(|error| Failure::new(format!("--json {}: {error}", path.display())))?;
+                output::write("--json", path, &report.json())?;
             }
         }
     }
