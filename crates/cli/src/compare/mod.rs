@@ -50,7 +50,8 @@ SIGKILL 5 seconds later. CPU time, memory and switches are the server's; wall ti
 --metric is looked for are those of the load.
 
 Exit status: 0; 1 if a lock failed, or glibc itself; 2 for wrong arguments; 126 or 127 if the program
-cannot be run; 130 after Ctrl-C, when what was measured until then is printed.
+cannot be run; 130 after Ctrl-C, when what was measured until then is printed. If nothing was measured,
+no file is written.
 
 Examples:
   latchwork compare                                  on the built-in key-value store
@@ -85,6 +86,8 @@ pub fn compare(options: Options) -> Result<i32> {
     let candidates = choices.into_iter().map(Candidate::new).collect();
     let results = rounds::measure(&plan, candidates, &progress)?;
 
+    // After Ctrl-C before the first run of glibc, a file of an earlier comparison is worth more.
+    let nothing = results.candidates[0].runs.is_empty();
     let mut printed = false;
     for (option, path, text) in [
         ("--json", json, json::text as fn(&Plan, &Results) -> String),
@@ -97,6 +100,7 @@ pub fn compare(options: Options) -> Result<i32> {
                 file::print(&text(&plan, &results))?;
                 printed = true;
             }
+            Some(_) if nothing => {}
             Some(path) => file::write(option, &path, &text(&plan, &results))?,
         }
     }

@@ -13,6 +13,7 @@ mod live;
 mod obstacles;
 mod profile;
 mod record;
+mod results;
 mod run;
 mod sanitizers;
 mod server;
