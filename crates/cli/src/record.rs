@@ -8,7 +8,7 @@ use crate::run::{Locks, Programs};
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
-use latchwork_console::{machine::Machine, output};
+use latchwork_console::{ending, machine::Machine, output};
 use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
 use latchwork_recording::trace::op;
@@ -97,6 +97,7 @@ pub fn record(options: &Options) -> Result<i32> {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }
     if let Some(kept) = &options.read {
+        ending::by_signals();
         let found = busiest(kept).map_err(|_| {
             Failure::new(format!("{}: there is no recording of `record` in it", kept.display()))
         })?;
@@ -113,6 +114,7 @@ pub fn record(options: &Options) -> Result<i32> {
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
     let (status, left) = session::run(&options.command, &environment)?;
+    ending::by_signals();
     if !left.is_empty() {
         output::say(&format!("latchwork: warning: {}", session::background(&left, "record", "trace")));
     }

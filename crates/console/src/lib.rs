@@ -1,6 +1,7 @@
 //! What the commands `latchwork` and `latchwork-lab` share: errors with their exit status, lock names, files that
 //! results are written to, signals, statistics of a few runs, and what this machine is.
 
+pub mod ending;
 pub mod failure;
 pub mod help;
 pub mod machine;

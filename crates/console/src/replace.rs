@@ -7,6 +7,7 @@
 //! (`/dev/stdout`), because another process has it open; and a file in whose directory this user may make none, or whose owner the
 //! new file could not have.
 
+use crate::ending::Temporary;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -97,6 +98,8 @@ fn target(path: &Path) -> io::Result<Target> {
 struct Fragment {
     path: PathBuf,
     file: File,
+    /// Dropped after the file was removed.
+    _temporary: Temporary,
 }
 
 impl Fragment {
@@ -104,8 +107,9 @@ impl Fragment {
         for number in 0.. {
             let name = format!(".latchwork-{}-{number}", std::process::id());
             let path = target.with_file_name(name);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Self { path, file }),
+            let made = OpenOptions::new().write(true).create_new(true).open(&path);
+            match made {
+                Ok(file) => return Ok(Self { _temporary: Temporary::new(&path), path, file }),
                 // Of a process with the same number, on another machine or in a container.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

@@ -18,6 +18,7 @@ mod tail;
 pub mod verdict;
 
 use candidates::Candidate;
+use latchwork_console::ending;
 use latchwork_console::failure::Result;
 use latchwork_console::output as file;
 pub use options::Options;
@@ -85,6 +86,7 @@ pub fn compare(options: Options) -> Result<i32> {
     let progress = Progress::new(&plan, choices.len());
     let candidates = choices.into_iter().map(Candidate::new).collect();
     let results = rounds::measure(&plan, candidates, &progress)?;
+    ending::by_signals();
 
     // After Ctrl-C before the first run of glibc, a file of an earlier comparison is worth more.
     let nothing = results.candidates[0].runs.is_empty();

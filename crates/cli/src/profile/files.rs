@@ -2,6 +2,7 @@
 
 use super::units::count;
 use crate::config::elf::hex;
+use latchwork_console::ending::Temporary;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::{say, shell_word};
 use latchwork_console::signals::WithoutSigpipe;
@@ -18,7 +19,7 @@ use std::{env, process};
 pub struct Recordings {
     path: PathBuf,
     /// The directory to remove, which is or has the one of the recordings, locked. `None`: it is to be kept.
-    temporary: Option<(PathBuf, File)>,
+    temporary: Option<(PathBuf, File, Temporary)>,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -69,7 +70,9 @@ impl Recordings {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
                     let lock = lock(&path).map_err(fail)?;
-                    let mut made = Self { path: path.clone(), temporary: Some((path, lock)), _pipe: pipe };
+                    let ending = Temporary::new(&path);
+                    let temporary = Some((path.clone(), lock, ending));
+                    let mut made = Self { path, temporary, _pipe: pipe };
                     // SAFETY: a system call that takes nothing.
                     if unsafe { libc::geteuid() } == 0 {
                         made.path = open_to_all(&made.path).map_err(fail)?;
@@ -91,7 +94,7 @@ impl Recordings {
     /// Keeps the recording, because `failure` has kept the command from writing what it makes of it. The failure's message then
     /// also says where the recording is, and that `command` goes on from there.
     pub fn keep(mut self, mut failure: Failure, command: &str) -> Failure {
-        if let Some((temporary, _lock)) = self.temporary.take() {
+        if let Some((temporary, _lock, _ending)) = self.temporary.take() {
             // Under its name of before, the next command would remove it.
             let inner = self.path.strip_prefix(&temporary).unwrap_or(Path::new("")).to_owned();
             let name = temporary.file_name().unwrap_or_default().to_string_lossy();
@@ -110,7 +113,7 @@ impl Recordings {
         if !lost || !is_full(&self.path) {
             return Ok(());
         }
-        let parent = self.temporary.as_ref().and_then(|(path, _)| path.parent());
+        let parent = self.temporary.as_ref().and_then(|(path, ..)| path.parent());
         let (directory, hint) = match parent {
             Some(parent) => (parent, "set TMPDIR to a directory with more room"),
             _ => (&*self.path, "--keep a directory with more room"),
@@ -151,7 +154,7 @@ pub fn is_full(directory: &Path) -> bool {
 
 impl Drop for Recordings {
     fn drop(&mut self) {
-        if let Some((path, _)) = &self.temporary {
+        if let Some((path, ..)) = &self.temporary {
             // What cannot be removed stays; the report matters more.
             let _ = fs::remove_dir_all(path);
         }

@@ -32,7 +32,7 @@ use clap::{Args, ValueHint};
 use files::Recordings;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
-use latchwork_console::output;
+use latchwork_console::{ending, output};
 use model::Profile;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -110,6 +110,7 @@ pub fn profile(options: &Options) -> Result<i32> {
         (None, None) => None,
     };
     if let Some(recorded) = recorded {
+        ending::by_signals();
         let profile = join::join(&recorded);
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {
@@ -124,6 +125,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let (status, left) = session::run(&options.command, &environment)?;
+    ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
     let found = files::read(recordings.path());
     recordings.check_room(files::is_lost(&found))?;

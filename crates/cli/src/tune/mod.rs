@@ -27,7 +27,7 @@ use clap::{Args, ValueHint};
 use classes::Tuned;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
-use latchwork_console::output;
+use latchwork_console::{ending, output};
 use limits::Limits;
 use proof::Proof;
 use search::Found;
@@ -125,6 +125,7 @@ pub fn tune(options: Options) -> Result<i32> {
             Err(Interrupted(signal)) => return Ok(128 + signal),
         }
     };
+    ending::by_signals();
     let keeps = proof.answer() == proof::Answer::Keep;
     if !keeps {
         let text = report::file(&plan, &tuned, &found, &proof);

@@ -1,9 +1,11 @@
 //! When results are written, and what signals do meanwhile.
 
-use crate::common::{alive, latchwork, mark, scratch, stderr, stdout};
+use crate::common::{alive, compile, latchwork, mark, scratch, stderr, stdout};
+use std::ffi::CString;
 use std::fs;
-use std::process::Stdio;
-use std::time::Duration;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn with_nothing_measured_the_files_of_before_stay() {
@@ -46,3 +48,83 @@ fn with_nothing_measured_the_files_of_before_stay() {
     }
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// A pipe that no process reads.
+#[test]
+fn signals_end_a_command_that_cannot_write_its_results() {
+    let directory = scratch("results-pipe");
+    let temporary = directory.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let fifo = directory.join("fifo");
+    let name = CString::new(fifo.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a string that ends.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let compare =
+        &["compare", "--settle", "0", "--warmup", "0", "--runs", "1", "--mutex", "shfl", "--json"][..];
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    for arguments in [&["record", "-o"][..], &["profile", "--json"], &["profile", "-o"], compare] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let mut command = latchwork();
+            command.args(arguments).arg(&fifo).arg("--").arg(&program).env("TMPDIR", &temporary);
+            let ignore_none = || {
+                // SAFETY: may be called between fork and exec.
+                unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+                Ok(())
+            };
+            // SAFETY: the closure calls nothing else.
+            unsafe { command.pre_exec(ignore_none) };
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            until_it_opens_a_pipe(&mut child);
+            // SAFETY: a signal to a child that was not yet waited for.
+            unsafe { libc::kill(child.id() as i32, signal) };
+            let ended = ended(&mut child).unwrap_or_else(|| {
+                let _ = child.kill();
+                panic!("{arguments:?} goes on after signal {signal}")
+            });
+            assert_eq!(ended.signal(), Some(signal), "{arguments:?}: {ended:?}");
+            let left: Vec<_> = fs::read_dir(&temporary).unwrap().collect();
+            assert!(left.is_empty(), "{arguments:?}: {left:?}");
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Waits until the command has slept for a second, and its program has ended: it waits for the other end of a pipe.
+fn until_it_opens_a_pipe(child: &mut Child) {
+    let begin = Instant::now();
+    let mut asleep = 0;
+    while asleep < 20 {
+        assert!(begin.elapsed() < Duration::from_secs(300), "it does not come to its results");
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        let read =
+            |name: &str| fs::read_to_string(format!("/proc/{}/{name}", child.id())).unwrap_or_default();
+        let children = read(&format!("task/{}/children", child.id()));
+        let sleeps = read("stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+        asleep = if sleeps && children.trim().is_empty() { asleep + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How the command ends, in a minute.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+const WORK: &str = r#"
+    #include <pthread.h>
+    int main(void) {
+        pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        for (int i = 0; i < 100; i++) {
+            pthread_mutex_lock(&lock);
+            pthread_mutex_unlock(&lock);
+        }
+        return 0;
+    }
+"#;

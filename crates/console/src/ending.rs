@@ -1,0 +1,105 @@
+//! A signal while the command writes its results.
+//!
+//! A command that measures waits for Ctrl-C itself, and keeps the signals blocked. When it writes its results it does not wait for
+//! signals any more, and a result may go to a pipe that no process reads. From then on a thread waits for them, removes what
+//! the command must not leave behind, and lets the signal end the process.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// The signals that ask a process to end.
+const ASKING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// How long a command with such a signal may go on to write: timeout(1) sends two signals, and the first may be what has ended
+/// the measuring. Without a pipe, results are written in less.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// The files and directories of [`Temporary`].
+static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn there() -> MutexGuard<'static, Vec<PathBuf>> {
+    THERE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file or directory that a signal removes as long as this lives. Otherwise its maker removes it.
+#[derive(Debug)]
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// What is at this path, which is absolute.
+    pub fn new(path: &Path) -> Self {
+        there().push(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        there().retain(|path| *path != self.0);
+    }
+}
+
+/// The command writes its results from now on. A signal that has come before was for the measuring, and does nothing any more; the
+/// next one ends the process. A signal that is ignored (nohup) stays ignored.
+pub fn by_signals() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        let set = blocked();
+        if thread::Builder::new().spawn(move || end_at(&set)).is_err() {
+            // Too many threads: the signals end the process as they end others.
+            // SAFETY: the set is complete.
+            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) };
+        }
+    });
+}
+
+/// Blocks the signals in this thread and in those that it will make, and takes those that wait.
+fn blocked() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` makes the set that the other calls use. An action is plain data, which the call writes.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in ASKING {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        while libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &at_once) > 0 {}
+        set.assume_init()
+    }
+}
+
+/// Waits for one of the signals, which then ends the process.
+fn end_at(set: &libc::sigset_t) {
+    let mut signal = 0;
+    // SAFETY: a set of signals, and room for a number.
+    unsafe {
+        if libc::sigwait(set, &mut signal) != 0 {
+            return;
+        }
+    }
+    thread::sleep(GRACE);
+    // Held until the process ends, so that nothing is made or kept meanwhile.
+    let there = there();
+    for path in there.iter() {
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+    // SAFETY: as in `blocked`. The default action of each of these signals ends the process.
+    unsafe {
+        let mut alone = MaybeUninit::uninit();
+        libc::sigemptyset(alone.as_mut_ptr());
+        libc::sigaddset(alone.as_mut_ptr(), signal);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, alone.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    std::process::abort();
+}
