@@ -53,7 +53,25 @@ fn overridden(path: &Path) -> Result<PathBuf> {
     if let Some(why) = unsuitable(&path) {
         return Err(fail(&why));
     }
+    if !is_ours(&fs::read(&path).map_err(|error| fail(&error))?) {
+        return Err(fail(&"is no library of latchwork's, so the program would run under glibc's locks"));
+    }
     Ok(path)
+}
+
+/// Whether a file with this content is a preload library of latchwork's, of whatever version: it has the name of the variable that
+/// chooses the lock.
+fn is_ours(content: &[u8]) -> bool {
+    const NAME: &[u8] = b"LATCHWORK_MUTEX";
+    let mut rest = content;
+    while let Some(start) = rest.iter().position(|byte| *byte == NAME[0]) {
+        rest = &rest[start..];
+        if rest.starts_with(NAME) {
+            return true;
+        }
+        rest = &rest[1..];
+    }
+    false
 }
 
 fn directories() -> Vec<PathBuf> {
@@ -254,6 +272,13 @@ mod tests {
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_library_is_known_by_its_content() {
+        assert!(is_ours(CARRIED));
+        assert!(!is_ours(b"LATCHWORK_RWLOCK LLATCHWORK_MUTE"));
+        assert!(is_ours(b"LLATCHWORK_MUTEX"));
     }
 
     #[test]

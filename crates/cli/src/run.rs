@@ -17,7 +17,7 @@ use std::{env, io};
 /// What the library reads. A program that is to run without the library, or under chosen locks, must not find the values
 /// that this process was given. (`LATCHWORK_NEAR` and `LATCHWORK_MEMBARRIER` say what suits a program, under all locks. They
 /// stay.)
-pub const VARIABLES: [&str; 13] = [
+pub const VARIABLES: [&str; 14] = [
     "LATCHWORK_MUTEX",
     "LATCHWORK_RWLOCK",
     "LATCHWORK_LOCKS",
@@ -29,6 +29,7 @@ pub const VARIABLES: [&str; 13] = [
     "LATCHWORK_TRACE",
     "LATCHWORK_TRACE_WINDOW",
     "LATCHWORK_LIVE",
+    "LATCHWORK_USED",
     "LATCHWORK_ONLY",
     "LATCHWORK_NOT",
 ];
@@ -108,6 +109,11 @@ fn pattern(text: &str) -> std::result::Result<String, String> {
 }
 
 impl Programs {
+    /// Whether all programs are chosen.
+    pub fn is_all(&self) -> bool {
+        self.only.is_empty() && self.not.is_empty()
+    }
+
     /// The variables that tell the library.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let given = [("LATCHWORK_ONLY", &self.only), ("LATCHWORK_NOT", &self.not)];

@@ -15,6 +15,7 @@ pub mod rounds;
 mod server;
 mod tables;
 mod tail;
+mod used;
 pub mod verdict;
 
 use candidates::Candidate;
@@ -37,7 +38,7 @@ The runs are interleaved (A B C, B C A, ...), and each is set against glibc's ru
 round, so that a machine that changes its speed meanwhile changes it for all locks. The program reads
 nothing from standard input (see --input), its output is kept back, and what it leaves running is ended. A
 run that exits with another status than 0 or takes too long is reported, with the end of its output, and
-its lock is left out from there on.
+its lock is left out from there on. So is a lock that no process of the program has used.
 
 The verdicts are exact sign tests, corrected for the number of locks: with more locks, more rounds must
 agree. One lock takes at least 6 rounds, five take 8, all mutexes take 11. Below the table stands the rule.

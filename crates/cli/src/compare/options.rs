@@ -4,6 +4,7 @@ use super::hooks::Hooks;
 use super::metric::{Metric, expression_of};
 use super::plan::{Length, Plan, Subject};
 use super::server::{Ready, Server};
+use super::used::Used;
 use super::verdict::{self, Better};
 use crate::program::{self, Obstacle};
 use crate::run::{self, Programs};
@@ -170,6 +171,7 @@ impl RunOptions {
             hooks: self.hooks,
             programs: self.programs,
             signals: Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?,
+            used: Used::new()?,
             library,
             sanitizer,
         })

@@ -4,6 +4,7 @@ use super::candidates::Measure;
 use super::hooks::Hooks;
 use super::metric::Metric;
 use super::server::Server;
+use super::used::Used;
 use super::verdict::Better;
 use crate::run::Programs;
 use latchwork_console::signals::Signals;
@@ -53,6 +54,8 @@ pub struct Plan {
     pub programs: Programs,
     /// Ctrl-C and the like, from the moment on at which the plan was made.
     pub signals: Signals,
+    /// Whether the program's processes use the locks.
+    pub used: Used,
     /// The preload library.
     pub library: PathBuf,
     /// The runtime of the sanitizer that the program is built with.

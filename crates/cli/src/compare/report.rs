@@ -134,6 +134,9 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
     let (name, locks) = (plan.name(plan.deciding()), results.locks());
     let judgements = results.judgements(plan);
     let mut judged = judgements.iter().flatten();
+    if locks == 0 && candidates.len() > 1 {
+        return "No lock was compared: each has failed.\n".into();
+    }
     if locks > 0 && judged.all(|(verdict, _)| *verdict == Verdict::TooFew) {
         let of = if locks == 1 { "a lock".to_owned() } else { format!("{locks} locks") };
         let needed = verdict::rounds_needed(locks);

@@ -148,6 +148,7 @@ impl Measuring<'_> {
         let plan = self.plan;
         let environment = environment(plan, &self.results.candidates[index]);
         let timeout = plan.timeout.or_else(|| timeout(&self.results.candidates[0]));
+        plan.used.clear()?;
         let (end, daemons, killed) = one_run(plan, &environment, timeout, self.signals)?;
         if killed {
             self.warn_once(format!(
@@ -166,6 +167,12 @@ impl Measuring<'_> {
             End::Interrupted(signal) => Once::Interrupted(signal),
             End::Bad(why, output) => Once::Bad(why, output),
             End::Good(cost, output) => {
+                // What was measured is the library that serves nothing, if it was loaded at all.
+                if !self.results.candidates[index].choice.is_glibc()
+                    && let Some(why) = plan.used.why_not(&plan.programs)?
+                {
+                    return Ok(Once::Bad(why, String::new()));
+                }
                 let read =
                     |metric: &Option<Metric>| metric.as_ref().map(|metric| metric.read(&output)).transpose();
                 match (read(&plan.metric), read(&plan.p99)) {
@@ -231,6 +238,7 @@ fn environment(plan: &Plan, candidate: &Candidate) -> Vec<(&'static str, OsStrin
     }
     let mut environment = run::environment(&candidate.choice, &plan.library, plan.sanitizer.as_deref());
     environment.extend(plan.programs.environment());
+    environment.push(("LATCHWORK_USED", plan.used.path().into()));
     environment.extend(candidate.locks.iter().map(|(locks, _)| ("LATCHWORK_LOCKS", locks.into())));
     environment
 }

@@ -33,7 +33,7 @@ impl Recordings {
     pub fn new(keep: Option<&Path>) -> Result<Self> {
         match keep {
             Some(path) => Self::kept(path),
-            None => Self::temporary(),
+            None => Self::temporary("set TMPDIR to a directory for the recording, or use --keep"),
         }
     }
 
@@ -54,13 +54,12 @@ impl Recordings {
         Ok(Self { path: absolute, temporary: None, _pipe: WithoutSigpipe::new() })
     }
 
-    fn temporary() -> Result<Self> {
+    /// Makes a directory for something else than a recording. `hint` is advice for the case that none can be made.
+    pub fn temporary(hint: &str) -> Result<Self> {
         let parent = env::temp_dir();
         let fail = |error| {
             let parent = parent.display();
-            Failure::new(format!(
-                "{parent}: {error}; set TMPDIR to a directory for the recording, or use --keep"
-            ))
+            Failure::new(format!("{parent}: {error}; {hint}"))
         };
         let absolute = parent.canonicalize().map_err(fail)?;
         let pipe = WithoutSigpipe::new();

@@ -1,15 +1,22 @@
 //! `latchwork compare` on small shell programs.
 
-use crate::common::{alive, latchwork, mark, output, scratch, stderr, stdout, with_growing_time};
+use crate::common::{
+    alive, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr, stdout,
+    with_growing_time,
+};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Other programs, and other tests, may use the machine meanwhile: what is measured here is not looked at.
 const COMPARE: &[&str] = &["compare", "--settle", "0"];
+
+fn output(arguments: &[&str]) -> Output {
+    latchwork().args(arguments).output().unwrap()
+}
 
 fn compare(options: &[&str], script: &str) -> (std::process::Output, Value) {
     let output =
@@ -346,6 +353,7 @@ fn what_a_shell_has_started_before_is_let_alone() {
     let script = format!("sleep {mark} >&- 2>&- & echo $! > number; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
     shell.current_dir(&directory).args(["-c", &script, crate::COMMAND]).args(COMPARE);
+    shell.env("LD_PRELOAD", locking_library());
     let output = shell.args(["--runs", "1", "--mutex", "mcs", "--", "true"]).output().unwrap();
     let left = alive(&format!("sleep\0{mark}"));
     let number: i32 = fs::read_to_string(directory.join("number")).unwrap().trim().parse().unwrap();

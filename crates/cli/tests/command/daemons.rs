@@ -1,6 +1,8 @@
 //! `latchwork compare`, `profile`, `record` and `tune` on programs that go on in the background.
 
-use crate::common::{alive, compile, latchwork, mark, processes, scratch, stderr, stdout};
+use crate::common::{
+    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, stderr, stdout,
+};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

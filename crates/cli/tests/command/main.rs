@@ -21,6 +21,7 @@ mod statistics;
 mod streams;
 mod tune;
 mod unloaded;
+mod used;
 
 /// The command that was just built.
 const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork");

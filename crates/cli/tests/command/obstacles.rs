@@ -156,7 +156,8 @@ fn from_the_future(directory: &Path) -> PathBuf {
     let map = format!("-Wl,--version-script={}", map.display());
     let options = ["-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libc.so.6", &map];
     let libc = compile(directory, "libc.so.6", "int thing(void) { return 1; }", &options);
-    let source = "int thing(void); int use(void) { return thing(); }";
+    let source =
+        "int thing(void); const char name[] = \"LATCHWORK_MUTEX\"; int use(void) { return thing(); }";
     compile(directory, "future.so", source, &["-shared", "-fPIC", "-nostdlib", libc.to_str().unwrap()])
 }
 
@@ -184,7 +185,8 @@ fn a_library_that_misses_another_library_is_refused() {
         "int thing(void) { return 1; }",
         &["-shared", "-Wl,-soname,libneeded.so"],
     );
-    let source = "int thing(void); int use(void) { return thing(); }";
+    let source =
+        "int thing(void); const char name[] = \"LATCHWORK_MUTEX\"; int use(void) { return thing(); }";
     let library = compile(&directory, "needs.so", source, &["-shared", "-fPIC", needed.to_str().unwrap()]);
     refused(&run_with(&library, "echo"), &["libneeded.so: cannot open shared object file"]);
     fs::remove_dir_all(directory).unwrap();
@@ -194,7 +196,7 @@ fn a_library_that_misses_another_library_is_refused() {
 fn a_library_that_the_dynamic_linker_ignores_is_warned_of() {
     let directory = scratch("no-library");
     let library = directory.join("text.so");
-    fs::write(&library, "no library").unwrap();
+    fs::write(&library, "no library, but for the name LATCHWORK_MUTEX").unwrap();
     let output = run_with(&library, "echo");
     assert_eq!(stdout(&output), "started\n");
     let text = stderr(&output);

@@ -1,6 +1,9 @@
 //! `latchwork compare --server`: a server under each lock, with a load generator beside it.
 
-use crate::common::{alive, compile, latchwork, mark, processes, scratch, stderr, with_growing_time};
+use crate::common::{
+    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, stderr,
+    with_growing_time,
+};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! Readers that go away, and files, streams and directories that have no room.
 
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, latchwork_of_locking_programs, output, scratch, stderr, stdout};
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -45,7 +45,7 @@ fn entries(directory: &Path) -> Vec<String> {
 /// A run with this stream on a full disk.
 fn into_full_disk(arguments: &[&str], to: fn(&mut std::process::Command, Stdio), directory: &Path) -> Output {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = latchwork();
+    let mut command = latchwork_of_locking_programs();
     command.args(arguments).current_dir(directory).stdout(Stdio::piped()).stderr(Stdio::piped());
     to(&mut command, full.into());
     command.spawn().unwrap().wait_with_output().unwrap()

@@ -7,6 +7,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The command that was just built. Ctrl-C ends it, also where the tests run in the background of a
@@ -21,6 +22,26 @@ pub fn latchwork() -> Command {
     // SAFETY: the closure calls nothing else.
     unsafe { command.pre_exec(heed) };
     command
+}
+
+/// The same for programs that lock nothing themselves, such as shells: each process that it starts locks a mutex. `compare`
+/// refuses to judge a lock that no process uses.
+pub fn latchwork_of_locking_programs() -> Command {
+    let mut command = latchwork();
+    command.env("LD_PRELOAD", locking_library());
+    command
+}
+
+/// A library whose constructor locks a mutex.
+pub fn locking_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = "#include <pthread.h>\n\
+            static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;\n\
+            __attribute__((constructor)) static void use(void) {\n\
+                pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }";
+        compile(&scratch("locking"), "locking.so", source, &["-shared", "-fPIC", "-pthread"])
+    })
 }
 
 /// A run of it.

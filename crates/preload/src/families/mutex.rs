@@ -149,9 +149,10 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> 
         let kind = (*m).kind.load(Acquire); // pairs with (A) in `generation::repair`
         let is_first_use = kind & SERVED == 0 && MUTEX_WORD_IF_UNCOUNTED.is(kind | SERVED);
         // Many programs lock each of many mutexes from a static initialiser only once. So the first lock has a shorter path
-        // than `acquire_any`. It counts nothing: the comparison has shown that statistics are off. It chooses no lock for this
+        // than `acquire_any`. It counts no call: the comparison has shown that statistics are off. It chooses no lock for this
         // mutex: where mutexes have locks of their own, `chosen` is installed in place of these functions.
         if is_first_use && (*m).kind.compare_exchange(kind, kind | SERVED, Relaxed, Relaxed).is_ok() {
+            counters::object(Family::Mutex);
             // `lock` has not tried the raw lock, because the word was another one.
             return if raw::try_lock_weak::<L>(&*m) { 0 } else { wait(m) };
         }

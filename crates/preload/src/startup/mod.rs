@@ -26,6 +26,7 @@ use crate::state::generation;
 use crate::state::stderr;
 use crate::state::table::{pass, resolve};
 use crate::state::unwind::modules;
+use crate::state::used;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use environment::{is_too_early, refuse, variable};
 use latchwork::locks::seqlock::{NOT_HELD, RawSeqLock};
@@ -147,6 +148,12 @@ fn choose() {
         modules::prepare();
     }
 
+    if let Some(path) = variable(b"LATCHWORK_USED=")
+        && (mutex.is_some() || rwlock.is_some())
+    {
+        // SAFETY: the value ends where its string in the environment does.
+        unsafe { used::begin(path) };
+    }
     let chosen = by_place.map(locks::read).unwrap_or_default();
     locks::check(chosen, mutex.is_some(), rwlock.is_some() && !over_glibc);
 

@@ -4,7 +4,8 @@
 //! counting is on, [`generation`](super::generation) lets no call take one that would have to. All other paths look at
 //! one flag.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use super::used;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use latchwork::machine::{Machine, Native};
 
 /// Objects of one type, with the functions for them.
@@ -57,17 +58,28 @@ const SHARDS: usize = 32;
 struct Shard([AtomicU64; COUNTERS]);
 static SHARD: [Shard; SHARDS] = [const { Shard([const { AtomicU64::new(0) }; COUNTERS]) }; SHARDS];
 
-static ON: AtomicBool = AtomicBool::new(false);
+/// What is wanted: [`COUNTS`], [`FIRST_OBJECT`].
+static WANTED: AtomicU8 = AtomicU8::new(0);
+/// Objects and calls are counted.
+const COUNTS: u8 = 1;
+/// The first object is to be reported to [`used`].
+const FIRST_OBJECT: u8 = 2;
 
 /// Whether calls are counted.
 #[inline]
 pub(crate) fn on() -> bool {
-    ON.load(Relaxed)
+    WANTED.load(Relaxed) & COUNTS != 0
 }
 
 /// Starts or stops counting; returns whether it was on.
 pub(crate) fn set(on: bool) -> bool {
-    ON.swap(on, Relaxed)
+    let before = if on { WANTED.fetch_or(COUNTS, Relaxed) } else { WANTED.fetch_and(!COUNTS, Relaxed) };
+    before & COUNTS != 0
+}
+
+/// Has the first object reported.
+pub(crate) fn report_first_object() {
+    WANTED.fetch_or(FIRST_OBJECT, Relaxed);
 }
 
 #[inline]
@@ -97,7 +109,24 @@ const fn of_reason(reason: usize, call: bool) -> usize {
 /// An object of ours was made, or used for the first time.
 #[inline]
 pub(crate) fn object(family: Family) {
+    if WANTED.load(Relaxed) != 0 {
+        wanted_object(family);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wanted_object(family: Family) {
+    report();
     bump(of_family(family, Of::Objects));
+}
+
+/// Reports the first object, if that is wanted.
+fn report() {
+    if WANTED.load(Relaxed) & FIRST_OBJECT != 0 {
+        WANTED.fetch_and(!FIRST_OBJECT, Relaxed);
+        used::used();
+    }
 }
 
 /// A lock call (of a condition variable: a wait or a notification) was served.
@@ -114,6 +143,10 @@ pub(crate) fn contended(family: Family) {
 
 /// An object was made that is glibc's.
 pub(crate) fn foreign_object(reason: Reason) {
+    // This library has looked for the object's lock, and has found glibc's.
+    if matches!(reason, Reason::MutexChoice | Reason::RwLockChoice) {
+        report();
+    }
     bump(of_reason(reason as usize, false));
 }
 

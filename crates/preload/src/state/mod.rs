@@ -15,6 +15,7 @@
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
 //! | [`counters`] | how many objects and calls there were, while statistics are on |
+//! | [`used`] | whether the program has used an object, for `latchwork compare` |
 //! | [`unwind`] | the calling thread's stack, and the modules that its addresses belong to |
 //! | [`clock`] | the kernel's clock, past other libraries |
 //! | [`index`], [`line`], [`dynamic`], [`program`] | a map, a line of text, and ELF files: all without `malloc` |
@@ -42,4 +43,5 @@ pub(crate) mod program;
 pub(crate) mod stderr;
 pub(crate) mod table;
 pub(crate) mod unwind;
+pub(crate) mod used;
 pub(crate) mod wiped;

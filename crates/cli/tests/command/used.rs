@@ -1,0 +1,95 @@
+//! `latchwork compare` judges no lock that no process of the program has used.
+
+use crate::common::{compile, latchwork, scratch, stderr, stdout};
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+/// Locks a mutex, and a reader-writer lock if it has an argument.
+const LOCKS: &str = r#"
+    #include <pthread.h>
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+    int main(int argc, char **argv) {
+        if (argc > 1) {
+            pthread_rwlock_rdlock(&rwlock);
+            pthread_rwlock_unlock(&rwlock);
+        } else {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+        }
+        return 0;
+    }"#;
+
+/// Executes another program in an empty environment.
+const CLEARS: &str = r#"
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        char *empty[] = { 0 };
+        return execve(argv[1], argv + 1, empty);
+    }"#;
+
+fn compare(directory: &Path, options: &[&str], program: &[&str]) -> Output {
+    let mut command = latchwork();
+    command.args(["compare", "--settle", "0", "--warmup", "0", "--runs", "6"]).args(options).arg("--");
+    command.args(program).current_dir(directory).output().unwrap()
+}
+
+#[test]
+fn a_lock_that_no_process_uses_is_not_judged() {
+    let directory = scratch("used");
+    let locks = compile(&directory, "locks", LOCKS, &["-pthread"]);
+    let clears = compile(&directory, "clears", CLEARS, &[]);
+    compile(&directory, "static", LOCKS, &["-pthread", "-static"]);
+    let [locks, clears] = [&locks, &clears].map(|path| path.to_str().unwrap());
+    let mutex = &["--mutex", "shfl"][..];
+    let rwlock = &["--rwlock", "shfl-rw"][..];
+    for (options, program, words) in [
+        (&["--mutex", "shfl", "--only", "lokc"][..], &[locks][..], "no process of the program got the lock"),
+        (mutex, &["./static"], "no process of the program got the lock"),
+        (mutex, &["sh", "-c", "exec ./static"], "no process of the program used the lock"),
+        (mutex, &[clears, locks], "no process of the program used the lock"),
+        // It uses the other kind.
+        (rwlock, &[locks], "no process of the program used the lock"),
+        (mutex, &[locks, "read"], "no process of the program used the lock"),
+        (mutex, &["true"], "no process of the program used the lock"),
+    ] {
+        let output = compare(&directory, options, program);
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(1), "{program:?}: {text}");
+        assert!(text.contains(words), "{program:?}: {text}");
+        assert_eq!(words.contains("got"), !text.contains("used the lock:"), "{program:?}: {text}");
+        assert!(text.contains("No lock was compared: each has failed."), "{text}");
+        assert!(stderr(&output).contains("failed: no process"), "{}", stderr(&output));
+        assert_eq!(options.contains(&"--only"), text.contains("--only"), "{text}");
+    }
+    // A process that uses it is enough, wherever it is.
+    for (options, program) in [
+        (mutex, &[locks][..]),
+        (rwlock, &[locks, "read"]),
+        (&["--rwlock", "bravo-2d-glibc"], &[locks, "read"]),
+        (&["--mutex", "shfl", "--rwlock", "pf-q"], &[locks, "read"]),
+        (&["--mutex", "shfl", "--only", "locks"], &["sh", "-c", "./static; ./locks"]),
+        (mutex, &["sh", "-c", "./locks & wait"]),
+    ] {
+        let output = compare(&directory, options, program);
+        assert_eq!(output.status.code(), Some(0), "{program:?}: {}", stdout(&output));
+        assert!(!stdout(&output).contains("no process"), "{}", stdout(&output));
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_library_of_others_is_refused() {
+    let directory = scratch("used-foreign");
+    let library = compile(&directory, "foreign.so", "int thing(void) { return 1; }", &["-shared", "-fPIC"]);
+    for words in [&["run"][..], &["check"], &["profile"], &["compare", "--settle", "0"]] {
+        let mut command = latchwork();
+        command.args(words).args(["--mutex", "mcs", "--", "echo", "started"]);
+        let output = command.env("LATCHWORK_PRELOAD_PATH", &library).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{words:?}: {text}");
+        assert!(text.contains("foreign.so: is no library of latchwork's"), "{words:?}: {text}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
