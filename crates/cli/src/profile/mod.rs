@@ -34,6 +34,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
 use latchwork_console::{ending, output};
 use model::Profile;
+use session::Stdout;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ pub const HELP: &str = "\
 The report says which locks threads waited for, how long, where, and who held them meanwhile. It comes on stderr when the
 program has ended, also after Ctrl-C. The exit status is the program's (128 and the number of the signal that killed it).
 Waiting for a condition or a semaphore is shown apart: it is no contention.
+
+A file can be -, standard output. What the program itself prints there then goes to standard error.
 
 The program keeps glibc's locks unless --mutex, --rwlock or --config says otherwise. Build it with -g and -fno-omit-frame-pointer, or
 install its debug symbols, to see lines and whole stacks.
@@ -67,13 +70,13 @@ pub struct Options {
     /// Write the report as a page for a browser, which needs no network
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Write the report as JSON (- is standard output)
+    /// Write the report as JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     json: Option<PathBuf>,
     /// Write the stacks for `go tool pprof`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pprof: Option<PathBuf>,
-    /// Write the stacks of waiting threads, one a line, for tools that draw flame graphs (- is standard output)
+    /// Write the stacks of waiting threads, one a line, for tools that draw flame graphs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     folded: Option<PathBuf>,
     /// Keep the recording in this new or empty directory
@@ -124,7 +127,9 @@ pub fn profile(options: &Options) -> Result<i32> {
     })?;
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
-    let (status, left) = session::run(&options.command, &environment)?;
+    let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
+    let stdout = if is_printed { Stdout::Stderr } else { Stdout::Own };
+    let (status, left) = session::run(&options.command, &environment, stdout)?;
     ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
     let found = files::read(recordings.path());

@@ -62,12 +62,25 @@ pub fn background(daemons: &[Daemon], command: &str, what: &str) -> String {
     )
 }
 
+/// Where the program's standard output goes.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Stdout {
+    /// Where this process's goes.
+    Own,
+    /// To standard error: this process's own standard output is for a result.
+    Stderr,
+}
+
 /// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it; and the processes that
 /// it left running.
-pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Result<(i32, Vec<Daemon>)> {
+pub fn run(
+    command: &[OsString],
+    environment: &[(&'static str, OsString)],
+    stdout: Stdout,
+) -> Result<(i32, Vec<Daemon>)> {
     let signals = Signals::block();
     leftovers::adopt();
-    let process = start(command, environment, &signals)?;
+    let process = start(command, environment, stdout, &signals)?;
     loop {
         let (signal, by_terminal) = signals.next();
         if signal == libc::SIGCHLD {
@@ -84,7 +97,12 @@ pub fn run(command: &[OsString], environment: &[(&'static str, OsString)]) -> Re
     }
 }
 
-fn start(command: &[OsString], environment: &[(&'static str, OsString)], signals: &Signals) -> Result<i32> {
+fn start(
+    command: &[OsString],
+    environment: &[(&'static str, OsString)],
+    stdout: Stdout,
+    signals: &Signals,
+) -> Result<i32> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     for name in crate::run::VARIABLES {
@@ -99,6 +117,10 @@ fn start(command: &[OsString], environment: &[(&'static str, OsString)], signals
             libc::signal(libc::SIGPIPE, pipe);
             libc::sigaction(libc::SIGCHLD, &on_child, std::ptr::null_mut());
             libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            if stdout == Stdout::Stderr && libc::dup2(2, 1) < 0 {
+                // There is no standard error.
+                libc::close(1);
+            }
             Ok(())
         })
     };

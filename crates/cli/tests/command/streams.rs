@@ -214,6 +214,26 @@ fn a_full_disk_is_no_verdict() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// What the program prints is not mixed with a result on standard output.
+#[test]
+fn a_result_on_standard_output_is_alone_there() {
+    let directory = scratch("streams-alone");
+    let program = work(&directory);
+    let script = format!("echo printed; {program}; echo printed");
+    for option in ["--json", "--folded", "--pprof", "-o"] {
+        let run = output(&["profile", option, "-", "--", "sh", "-c", &script]);
+        assert_eq!(run.status.code(), Some(0), "{option}: {}", stderr(&run));
+        assert_eq!(stderr(&run).matches("printed\n").count(), 2, "{option}: {}", stderr(&run));
+        assert!(!stdout(&run).contains("printed\n") && run.stdout.len() > 10, "{option}: {}", stdout(&run));
+        if option == "--json" {
+            serde_json::from_slice::<serde_json::Value>(&run.stdout).unwrap();
+        }
+    }
+    let run = output(&["profile", "--json", "/dev/null", "--", "sh", "-c", &script]);
+    assert_eq!(stdout(&run), "printed\nprinted\n");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn standard_output_takes_one_document() {
     let directory = scratch("streams-one");
