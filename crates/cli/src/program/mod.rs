@@ -8,6 +8,7 @@ use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,9 +23,13 @@ pub fn find(name: &OsStr) -> Result<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match fs::metadata(&path) {
-            Ok(_) if is_executable(&path) => Ok(path),
+            Ok(_) if is_executable(&path) => missing_interpreter(&path).map_or(Ok(path), Err),
             Ok(_) => Err(not_executable(&path)),
-            Err(error) => Err(Failure { status: NOT_FOUND, message: format!("{shown}: {error}") }),
+            // As env(1): what cannot be looked for is not known to be missing.
+            Err(error) => {
+                let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+                Err(Failure { status, message: format!("{shown}: {error}") })
+            }
         };
     }
     let search = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
@@ -33,19 +38,65 @@ pub fn find(name: &OsStr) -> Result<PathBuf> {
         for directory in env::split_paths(&search) {
             let path = directory.join(name);
             if is_executable(&path) {
-                return Ok(path);
-            }
-            if path.is_file() {
-                unusable.get_or_insert(path);
+                match missing_interpreter(&path) {
+                    None => return Ok(path),
+                    Some(failure) => _ = unusable.get_or_insert(failure),
+                }
+            } else if path.is_file() {
+                unusable.get_or_insert_with(|| not_executable(&path));
             }
         }
     }
-    if let Some(path) = unusable {
-        return Err(not_executable(&path));
+    if let Some(failure) = unusable {
+        return Err(failure);
     }
     let hint =
         if Path::new(name).is_file() { format!(" (there is one here: ./{shown})") } else { String::new() };
     Err(Failure { status: NOT_FOUND, message: format!("no program {shown:?} in PATH{hint}") })
+}
+
+/// The failure for a program that is there, but what the kernel would start for it is not: the interpreter of a script, or the
+/// dynamic linker. (The kernel's own error says that the program is not there.)
+fn missing_interpreter(path: &Path) -> Option<Failure> {
+    let (what, missing) = missing(path, 0)?;
+    let missing = missing.to_string_lossy().escape_debug().to_string();
+    Some(Failure {
+        status: NOT_FOUND,
+        message: format!("{} cannot be executed: its {what} {missing} is missing", path.display()),
+    })
+}
+
+fn missing(path: &Path, depth: u32) -> Option<(&'static str, PathBuf)> {
+    let is_missing = |path: &Path| fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let file = File::open(path).ok()?;
+    if let Some(interpreter) = interpreter(&file) {
+        if is_missing(&interpreter) {
+            return Some(("interpreter", interpreter));
+        }
+        return (depth < SCRIPTS).then(|| missing(&interpreter, depth + 1))?;
+    }
+    match elf::linkage(&file)? {
+        // `obstacle` says more about musl.
+        elf::Linkage::Dynamic(linker) if is_missing(&linker) && !is_named(&linker, &[MUSL]) => {
+            Some(("dynamic linker", linker))
+        }
+        _ => None,
+    }
+}
+
+/// Linux follows a handful of interpreters that are scripts themselves.
+const SCRIPTS: u32 = 4;
+/// How the name of musl's dynamic linker begins.
+const MUSL: &str = "ld-musl";
+
+/// The interpreter that a script names.
+fn interpreter(file: &File) -> Option<PathBuf> {
+    let mut start = [0; 256];
+    let length = file.read_at(&mut start, 0).ok()?;
+    let line = start[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let blank = |byte: &u8| b" \t".contains(byte);
+    let interpreter = line.split(blank).find(|word| !word.is_empty())?;
+    Some(OsStr::from_bytes(interpreter).into())
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -125,16 +176,9 @@ fn privileged(path: &Path) -> Option<Obstacle> {
 fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstacle> {
     // A program that this user may run but not read is of interest only if it is privileged.
     let Ok(file) = File::open(path) else { return privileged(path) };
-    let mut start = [0; 256];
-    let length = file.read_at(&mut start, 0).ok()?;
-    let start = &start[..length];
-    if let Some(line) = start.strip_prefix(b"#!") {
-        let interpreter = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
-        let interpreter = interpreter.split(|byte| b" \t".contains(byte)).next()?;
-        let interpreter = Path::new(OsStr::from_bytes(interpreter));
-        // Linux follows a handful of interpreters that are scripts themselves.
-        let found = (depth < 4).then(|| obstacle_in_content(interpreter, library, depth + 1))??;
-        return Some(found.of_interpreter(interpreter));
+    if let Some(interpreter) = interpreter(&file) {
+        let found = (depth < SCRIPTS).then(|| obstacle_in_content(&interpreter, library, depth + 1))??;
+        return Some(found.of_interpreter(&interpreter));
     }
     let linkage = elf::linkage(&file)?;
     if let Some(found) = privileged(path) {
@@ -151,7 +195,7 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
              programs that it starts do get the library. Link it dynamically to replace its locks"
                 .into(),
         )),
-        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-musl"]) => Some(Obstacle::DoesNotStart(
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &[MUSL]) => Some(Obstacle::DoesNotStart(
             "it uses the musl C library, whose dynamic linker cannot load the preload library, which needs glibc, \
              and would end the program with status 127; build the program for glibc, or run it without latchwork"
                 .into(),

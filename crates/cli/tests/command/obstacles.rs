@@ -221,6 +221,39 @@ fn a_program_that_cannot_run_anyway_gets_its_own_error() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// All commands say the same of a program that cannot be started, before they run anything.
+#[test]
+fn a_program_that_cannot_be_started_has_one_message_and_status() {
+    let directory = scratch("cannot-start");
+    let script = directory.join("script");
+    fs::write(&script, "#! /nonexistent/python\r\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let linker = "-Wl,--dynamic-linker=/nonexistent/ld-linux.so.2";
+    let program = compile(&directory, "program", "int main(void) { return 0; }", &[linker]);
+    let circle = directory.join("circle");
+    std::os::unix::fs::symlink("circle", &circle).unwrap();
+    let below = script.join("below");
+    let long = directory.join("x".repeat(300));
+    for (program, status, words) in [
+        (&script, 127, r"its interpreter /nonexistent/python\r is missing"),
+        (&program, 127, "its dynamic linker /nonexistent/ld-linux.so.2 is missing"),
+        (&circle, 126, "symbolic links"),
+        (&below, 126, "Not a directory"),
+        (&long, 126, "name too long"),
+        (&directory.join("none"), 127, "No such file or directory"),
+    ] {
+        for command in ["run", "check", "profile", "record", "compare", "tune"] {
+            let mut run = latchwork();
+            let run = run.args([command, "--"]).arg(program).current_dir(&directory).output().unwrap();
+            let text = stderr(&run);
+            assert_eq!(run.status.code(), Some(status), "{command} {}: {text}", program.display());
+            assert!(text.contains(words), "{command} {}: {text}", program.display());
+            assert_eq!(text.lines().count(), 1, "{text}");
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// What `run` finds out beforehand is not charged to the program.
 #[test]
 fn the_program_starts_without_children_behind_it() {
