@@ -27,6 +27,8 @@ pub struct Process {
 
 /// What `/proc/N/status` says.
 struct Status {
+    /// The process that the thread belongs to.
+    process: u32,
     name: String,
     state: char,
     user: u32,
@@ -45,6 +47,7 @@ impl Status {
         let number = |name: &str| field(name).split_whitespace().nth(1).and_then(|word| word.parse().ok());
         let mask = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0);
         Ok(Self {
+            process: field("Tgid").parse().unwrap_or(0),
             name: field("Name").into(),
             state: field("State").chars().next().unwrap_or('?'),
             user: number("Uid").unwrap_or(u32::MAX),
@@ -69,6 +72,12 @@ impl Process {
     pub fn find(pid: u32) -> Result<Self> {
         let fail = |why: String| Err(Failure::new(format!("process {pid}{why}")));
         let gone = || Err(Failure::new(format!("there is no process {pid}")));
+        // The kernel has a directory for each thread, too.
+        if let Ok(Status { process, .. }) = Status::read(&format!("/proc/{pid}/status"))
+            && process != pid
+        {
+            return Err(Failure::new(format!("{pid} is a thread of process {process}: name that process")));
+        }
         // SAFETY: a system call with plain arguments; no other code has the descriptor that it returns.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if descriptor < 0 {

@@ -292,3 +292,26 @@ fn an_observer_that_is_gone_keeps_no_other_one_out() {
     running.end();
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// `htop` shows the numbers of threads.
+#[test]
+fn the_number_of_a_thread_leads_to_its_process() {
+    let (ends, waits) = std::sync::mpsc::channel::<()>();
+    let (says, number) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || {
+        // SAFETY: a system call that takes nothing.
+        says.send(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap();
+        let _ = waits.recv();
+    });
+    let thread = number.recv().unwrap().to_string();
+    let process = std::process::id().to_string();
+    assert_ne!(thread, process);
+    let says = format!("{thread} is a thread of process {process}");
+    for arguments in [&["top", &thread, "--once"][..], &["profile", "--pid", &thread, "--seconds", "1"]] {
+        let output = output(arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&says), "{}", stderr(&output));
+    }
+    drop(ends);
+    other.join().unwrap();
+}
