@@ -30,6 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::failure;
 use latchwork_console::help::flowing;
 use latchwork_console::names;
+use latchwork_console::output;
 
 const CHECK_HELP: &str = "\
 Reported on stderr, with stacks, whichever lock serves:
@@ -137,7 +138,12 @@ Examples:
 }
 
 fn command() -> i32 {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // The other commands become a program, which has the streams.
+    if !matches!(command, Command::Run(_) | Command::Check(_) | Command::Predict(_)) {
+        output::reserve_streams();
+    }
+    let result = match command {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
         Command::Check(options) => run::check(&options).map(|never| match never {}),

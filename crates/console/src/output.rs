@@ -7,12 +7,35 @@ use std::ffi::CString;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether standard input, output and error were closed when this process started.
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Notes which standard streams are closed, and keeps other files from getting their numbers: what is printed would be written into
+/// those. Programs that this process starts find the streams closed.
+pub fn reserve_streams() {
+    for (number, closed) in CLOSED.iter().enumerate() {
+        // SAFETY: system calls with a number and a string that ends. The kernel gives the lowest number that is free.
+        unsafe {
+            if libc::fcntl(number as i32, libc::F_GETFD) < 0 {
+                closed.store(true, Relaxed);
+                libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+            }
+        }
+    }
+}
+
+/// Fails if standard output is closed, where [`reserve_streams`] has looked.
+pub fn check_stdout() -> Result<()> {
+    if CLOSED[1].load(Relaxed) { Err(Failure::usage("standard output is closed")) } else { Ok(()) }
+}
 
 /// Fails if `path`, the value of `option`, can certainly not be written. The commands ask before they measure, so that
 /// minutes of measuring do not end in "permission denied". `-` is standard output.
 pub fn check(option: &str, path: &Path) -> Result<()> {
     if path == Path::new("-") {
-        return Ok(());
+        return check_stdout();
     }
     let fail = |why: String| Err(Failure::usage(format!("{option} {}: {why}", path.display())));
     if path.is_dir() {
@@ -88,6 +111,10 @@ pub fn print_bytes(bytes: &[u8]) -> Result<()> {
 }
 
 fn print_all(bytes: &[u8]) -> io::Result<()> {
+    if CLOSED[1].load(Relaxed) {
+        // The standard library takes what is written there for written.
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     // What the buffer keeps would be written when the process exits, where no one learns of an error.

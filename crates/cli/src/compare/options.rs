@@ -180,6 +180,7 @@ impl RunOptions {
 
 /// Each file for results can be written, and at most one of them is standard output.
 fn check_files(options: &Options) -> Result<()> {
+    output::check_stdout()?;
     let files = [("--json", &options.json), ("--markdown", &options.markdown), ("--csv", &options.csv)];
     let mut printed = None;
     for (option, file) in files {

@@ -95,6 +95,7 @@ type Asked<T> = std::result::Result<T, Interrupted>;
 
 /// Tunes; returns the exit status.
 pub fn tune(options: Options) -> Result<i32> {
+    output::check_stdout()?;
     output::check_file("--output", &options.output)?;
     if let Some(json) = &options.json {
         output::check("--json", json)?;

@@ -234,6 +234,48 @@ fn a_result_on_standard_output_is_alone_there() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A closed stream is said before anything runs, and what the program finds is closed too.
+#[test]
+fn a_closed_standard_output_is_refused() {
+    let directory = scratch("streams-closed");
+    let program = work(&directory);
+    let ran = directory.join("ran");
+    let script = format!("touch {}; {program}", ran.display());
+    for (arguments, status) in [
+        (&["list"][..], 1),
+        (&["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--", "sh", "-c", &script], 2),
+        (&["tune", "--settle", "0", "--", "sh", "-c", &script], 2),
+        (&["profile", "--json", "-", "--", "sh", "-c", &script], 2),
+    ] {
+        let run = without(arguments, &[1], &directory);
+        assert_eq!(run.status.code(), Some(status), "{arguments:?}: {}", stderr(&run));
+        assert!(stderr(&run).contains("standard output"), "{arguments:?}: {}", stderr(&run));
+        assert!(!ran.exists(), "{arguments:?}");
+    }
+    let script = "for n in 0 1 2; do if [ -e /proc/$$/fd/$n ]; then mkdir open-$n; fi; done; mkdir ran";
+    without(&["profile", "--json", "report.json", "--", "sh", "-c", script], &[0, 1, 2], &directory);
+    let mut left = entries(&directory);
+    left.sort();
+    assert_eq!(left, ["ran", "report.json", "work", "work.c"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A run of the command with these streams closed.
+fn without(arguments: &[&str], closed: &'static [i32], directory: &Path) -> Output {
+    let mut command = latchwork();
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    let close = move || {
+        for number in closed {
+            // SAFETY: may be called between fork and exec.
+            unsafe { libc::close(*number) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing else.
+    unsafe { command.pre_exec(close) };
+    command.output().unwrap()
+}
+
 #[test]
 fn standard_output_takes_one_document() {
     let directory = scratch("streams-one");
