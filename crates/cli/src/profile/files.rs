@@ -20,6 +20,8 @@ pub struct Recordings {
     path: PathBuf,
     /// The directory to remove, which is or has the one of the recordings, locked. `None`: it is to be kept.
     temporary: Option<(PathBuf, File, Temporary)>,
+    /// The directory to be kept, locked.
+    _claim: Option<File>,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -45,13 +47,20 @@ impl Recordings {
         }
         // Absolute, because the program may change its directory.
         let absolute = path.canonicalize().map_err(|error| fail(&error))?;
+        // Another command may have found it empty as well, a moment ago.
+        let claim = lock(&absolute).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                fail(&"another command keeps its recording there; name a directory of its own")
+            }
+            _ => fail(&error),
+        })?;
         let mut entries = fs::read_dir(&absolute).map_err(|error| fail(&error))?;
         if entries.next().is_some() {
             return Err(fail(
                 &"is not empty; name a new directory, because files of two runs would be taken for one",
             ));
         }
-        Ok(Self { path: absolute, temporary: None, _pipe: WithoutSigpipe::new() })
+        Ok(Self { path: absolute, temporary: None, _claim: Some(claim), _pipe: WithoutSigpipe::new() })
     }
 
     /// Makes a directory for something else than a recording. `hint` is advice for the case that none can be made.
@@ -71,7 +80,7 @@ impl Recordings {
                     let lock = lock(&path).map_err(fail)?;
                     let ending = Temporary::new(&path);
                     let temporary = Some((path.clone(), lock, ending));
-                    let mut made = Self { path, temporary, _pipe: pipe };
+                    let mut made = Self { path, temporary, _claim: None, _pipe: pipe };
                     // SAFETY: a system call that takes nothing.
                     if unsafe { libc::geteuid() } == 0 {
                         made.path = open_to_all(&made.path).map_err(fail)?;

@@ -4,6 +4,7 @@ use crate::common::{alive, compile, latchwork, mark, scratch, stderr, stdout};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,35 @@ fn with_nothing_measured_the_files_of_before_stay() {
     assert!(stdout(&output).contains("nothing yet"), "{}", stdout(&output));
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Two commands find a directory empty at once: one of them may keep its recording there.
+#[test]
+fn a_directory_is_kept_for_one_recording() {
+    let directory = scratch("results-keep");
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    let start = |kept: &Path| {
+        let mut command = latchwork();
+        command.args(["profile", "--keep"]).arg(kept).arg("--").arg(&program);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let empty = directory.join("empty");
+    fs::create_dir(&empty).unwrap();
+    let other = fs::File::open(&empty).unwrap();
+    other.try_lock().unwrap();
+    let refused = start(&empty).wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("another command"), "{}", stderr(&refused));
+    drop(other);
+    assert!(start(&empty).wait_with_output().unwrap().status.success());
+    for number in 0..8 {
+        let kept = directory.join(format!("kept-{number}"));
+        let both = [start(&kept), start(&kept)].map(|child| child.wait_with_output().unwrap());
+        let status = both.each_ref().map(|output| output.status.code());
+        assert!([[Some(0), Some(2)], [Some(2), Some(0)]].contains(&status), "{both:?}");
+        assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
     }
     fs::remove_dir_all(directory).unwrap();
 }
