@@ -1,6 +1,7 @@
 //! Where the preload library is. The command carries the library, and writes it to a file that the dynamic linker can
 //! load.
 
+use crate::profile::files::temporary_directory;
 use latchwork_console::failure::{Failure, Result};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -31,8 +32,16 @@ pub fn path() -> Result<PathBuf> {
         return Ok(INSTALLED.into());
     }
     let mut tried = String::new();
-    for directory in directories() {
-        match place(&directory) {
+    let temporary = temporary_directory();
+    for directory in directories(&temporary) {
+        // Programs that miss their temporary directory would find one that other users cannot use.
+        let placed = match directory.parent() {
+            Some(parent) if parent == temporary && !parent.is_dir() => {
+                Err("there is no such temporary directory".into())
+            }
+            _ => place(&directory),
+        };
+        match placed {
             Ok(path) => return Ok(path),
             Err(why) => tried += &format!("\n  {}: {why}", directory.display()),
         }
@@ -74,7 +83,7 @@ fn is_ours(content: &[u8]) -> bool {
     false
 }
 
-fn directories() -> Vec<PathBuf> {
+fn directories(temporary: &Path) -> Vec<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let chosen = absolute("XDG_CACHE_HOME");
     let home = absolute("HOME").map(|home| home.join(".cache"));
@@ -83,7 +92,7 @@ fn directories() -> Vec<PathBuf> {
     // Only root's programs change their user while they run, and the new user cannot search root's home.
     let system = Some(PathBuf::from("/var/cache")).filter(|cache| user == 0 && cache.is_dir());
     let caches = if chosen.is_some() { [chosen, None] } else { [system, home] };
-    let temporary = env::temp_dir().join(format!("latchwork-{user}"));
+    let temporary = temporary.join(format!("latchwork-{user}"));
     caches.into_iter().flatten().map(|cache| cache.join("latchwork")).chain([temporary]).collect()
 }
 
@@ -91,6 +100,10 @@ fn directories() -> Vec<PathBuf> {
 /// change it.
 fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
     let text = |error: io::Error| error.to_string();
+    // Nothing is made where it would be refused.
+    if let Some(above) = directory.ancestors().skip(1).find(|above| above.exists()) {
+        check_above(&above.canonicalize().map_err(text)?.join("x"))?;
+    }
     if let Some(parent) = directory.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(text)?;
     }

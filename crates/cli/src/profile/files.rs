@@ -65,7 +65,7 @@ impl Recordings {
 
     /// Makes a directory for something else than a recording. `hint` is advice for the case that none can be made.
     pub fn temporary(hint: &str) -> Result<Self> {
-        let parent = env::temp_dir();
+        let parent = temporary_directory();
         let fail = |error| {
             let parent = parent.display();
             Failure::new(format!("{parent}: {error}; {hint}"))
@@ -131,6 +131,11 @@ impl Recordings {
             directory.display()
         )))
     }
+}
+
+/// `TMPDIR`, or `/tmp` where that is unset or empty.
+pub fn temporary_directory() -> PathBuf {
+    env::var_os("TMPDIR").filter(|path| !path.is_empty()).map_or_else(|| "/tmp".into(), PathBuf::from)
 }
 
 /// Whether there was no room for threads, or for the locks that a thread used. Their lock calls are missing.

@@ -424,3 +424,29 @@ fn check_fails_if_a_mistake_is_found() {
     }
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// Where the cache cannot be used, the library goes to the temporary directory: not to the present one, nor to one that is made for
+/// it or that others may replace.
+#[test]
+fn the_temporary_directory_is_one_that_is_there() {
+    let directory = scratch("run-tmpdir");
+    let open = directory.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let missing = directory.join("missing");
+    let below = open.join("new");
+    for (temporary, status) in [("", 0), (missing.to_str().unwrap(), 1), (below.to_str().unwrap(), 1)] {
+        for cache in ["/proc", below.to_str().unwrap()] {
+            let mut command = latchwork();
+            command.args(["run", "--", "true"]).current_dir(&directory);
+            let output = command.env("TMPDIR", temporary).env("XDG_CACHE_HOME", cache).output().unwrap();
+            assert_eq!(output.status.code(), Some(status), "{temporary:?}: {}", stderr(&output));
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "{temporary:?}");
+            assert_eq!(fs::read_dir(&open).unwrap().count(), 0, "{temporary:?}");
+        }
+    }
+    let mut command = latchwork();
+    let output = command.args(["profile", "--", "true"]).env("TMPDIR", "").output().unwrap();
+    assert!(!stderr(&output).contains("TMPDIR"), "{}", stderr(&output));
+    fs::remove_dir_all(directory).unwrap();
+}
