@@ -22,6 +22,7 @@ mod profile;
 mod program;
 mod record;
 mod run;
+mod stack;
 #[cfg_attr(not(feature = "top"), allow(dead_code))]
 mod top;
 mod tune;
@@ -164,7 +165,7 @@ fn command() -> i32 {
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_argc: i32, _argv: *const *const std::ffi::c_char) -> i32 {
-    std::process::exit(command())
+    stack::exit_with(command)
 }
 
 #[cfg(test)]

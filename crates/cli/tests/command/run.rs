@@ -425,6 +425,45 @@ fn check_fails_if_a_mistake_is_found() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A program may do with a small stack. This command then has to do with it, too, and the program gets the same limit.
+#[test]
+fn a_small_stack_is_enough() {
+    let directory = scratch("run-stack");
+    for words in [
+        &["run", "--"][..],
+        &["run", "--mutex", "mcs", "--"],
+        &["check", "--"],
+        &["profile", "-o", "report.html", "--"],
+        &["record", "--"],
+        &["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs"],
+        &["list"],
+    ] {
+        let mut command = latchwork();
+        command.args(words).current_dir(&directory);
+        if words.last() == Some(&"--") {
+            command.args(["sh", "-c", "test $(ulimit -s) = 64"]);
+        }
+        let limit = || {
+            let limit = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
+            // SAFETY: may be called between fork and exec; the structure is valid.
+            unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) };
+            Ok(())
+        };
+        // SAFETY: the closure calls nothing else.
+        unsafe { command.pre_exec(limit) };
+        let output = command.output().unwrap();
+        let expected = i32::from(words[0] == "record");
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "{words:?}: {:?} {}",
+            output.status,
+            stderr(&output)
+        );
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Where the cache cannot be used, the library goes to the temporary directory: not to the present one, nor to one that is made for
 /// it or that others may replace.
 #[test]
