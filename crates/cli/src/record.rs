@@ -168,10 +168,14 @@ impl Busiest {
 
 fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
     let files = files::regular(directory).map_err(|error| error.to_string())?;
+    let is_begun = !files.is_empty();
     let mut found: Vec<(PathBuf, Raw)> = Vec::new();
     for file in files {
         // A process that was killed while it made the file leaves one that is no trace.
         found.extend(Raw::read(&file).ok().map(|raw| (file, raw)));
+    }
+    if found.is_empty() && is_begun {
+        return Err(format!("made no recording: {}", files::BEGUN));
     }
     let lost = found.iter().fold(0, |sum: u64, (_, raw)| sum.saturating_add(raw.lost));
     found.retain(|(_, raw)| raw.events() > 0);

@@ -261,14 +261,23 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
     if path.is_file() {
         return Ok(vec![Recording::read(path).map_err(|error| fail(&error))?]);
     }
+    read_all(path).map_err(|failure| fail(&format!("there is no recording in it: {}", failure.message)))
+}
+
+/// Reads all recordings in a directory, which may be gone when the user reads the failure.
+pub fn read_all(directory: &Path) -> Result<Vec<Recording>> {
     let mut recordings = Vec::new();
     let mut refused = None;
-    for file in regular(path).map_err(|error| fail(&error))? {
+    let mut is_begun = false;
+    for file in regular(directory).map_err(|error| Failure::new(error.to_string()))? {
         match Recording::read(&file) {
             Ok(recording) => recordings.push(recording),
-            // A program that was killed before it used a lock leaves an empty file.
-            Err(Error::NotARecording) => {}
-            Err(error) => refused = Some(Failure::new(format!("{}: {error}", file.display()))),
+            // A process that was killed at its start leaves an empty file, or one that could not map it.
+            Err(Error::NotARecording) => is_begun = true,
+            Err(error) => {
+                let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                refused = Some(Failure::new(format!("{name}: {error}")));
+            }
         }
     }
     match refused {
@@ -277,10 +286,15 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
             say(&format!("latchwork: warning: {}", failure.message));
             Ok(recordings)
         }
-        None if recordings.is_empty() => Err(fail(
-            &"there is no recording in it; only dynamically linked programs that use glibc are recorded, and none that \
-              --only or --not leaves out",
+        None if recordings.is_empty() && is_begun => Err(Failure::new(BEGUN)),
+        None if recordings.is_empty() => Err(Failure::new(
+            "only dynamically linked programs that use glibc are recorded, and none that \
+             --only or --not leaves out",
         )),
         None => Ok(recordings),
     }
 }
+
+/// Why there is no recording, if there are files that are none.
+pub const BEGUN: &str = "no process that began a recording could go on with it: a message above says why, or each was killed at its \
+                         start";

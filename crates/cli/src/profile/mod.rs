@@ -132,7 +132,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     let (status, left) = session::run(&options.command, &environment, stdout)?;
     ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
-    let found = files::read(recordings.path());
+    let found = files::read_all(recordings.path());
     recordings.check_room(files::is_lost(&found))?;
     let found = found.map_err(|failure| {
         let left = left.iter().map(|left| format!(". Besides, {left}"));

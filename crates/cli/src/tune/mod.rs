@@ -160,7 +160,7 @@ fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
     if let Some(signal) = rounds::observe(plan, &environment)? {
         return Ok(Err(Interrupted(signal)));
     }
-    let found = files::read(recordings.path());
+    let found = files::read_all(recordings.path());
     recordings.check_room(files::is_lost(&found))?;
     let found = found
         .map_err(|failure| Failure::new(format!("the program made no recording: {}", failure.message)))?;

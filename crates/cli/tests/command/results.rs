@@ -1,6 +1,6 @@
 //! When results are written, and what signals do meanwhile.
 
-use crate::common::{alive, compile, latchwork, mark, scratch, stderr, stdout};
+use crate::common::{alive, compile, latchwork, limit, mark, scratch, stderr, stdout};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -46,6 +46,27 @@ fn with_nothing_measured_the_files_of_before_stay() {
     assert!(stdout(&output).contains("nothing yet"), "{}", stdout(&output));
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// What keeps a program from being recorded is named, and nothing else.
+#[test]
+fn a_limit_on_memory_is_named() {
+    let directory = scratch("results-memory");
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    for words in [&["profile", "--"][..], &["record", "--"]] {
+        let mut command = latchwork();
+        command.args(words).arg(&program).current_dir(&directory);
+        limit(&mut command, libc::RLIMIT_AS, 250 << 20);
+        let output = command.output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+        assert!(text.contains("the limit on memory (ulimit -v)"), "{words:?}: {text}");
+        assert!(
+            !text.contains("dynamically linked") && text.contains("a message above"),
+            "{words:?}: {text}"
+        );
     }
     fs::remove_dir_all(directory).unwrap();
 }

@@ -1,7 +1,7 @@
 //! `latchwork run`: the program must not notice that latchwork started it.
 
 use crate::COMMAND;
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, limit, output, scratch, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::collections::BTreeSet;
 use std::fs;
@@ -443,14 +443,7 @@ fn a_small_stack_is_enough() {
         if words.last() == Some(&"--") {
             command.args(["sh", "-c", "test $(ulimit -s) = 64"]);
         }
-        let limit = || {
-            let limit = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
-            // SAFETY: may be called between fork and exec; the structure is valid.
-            unsafe { libc::setrlimit(libc::RLIMIT_STACK, &limit) };
-            Ok(())
-        };
-        // SAFETY: the closure calls nothing else.
-        unsafe { command.pre_exec(limit) };
+        limit(&mut command, libc::RLIMIT_STACK, 64 << 10);
         let output = command.output().unwrap();
         let expected = i32::from(words[0] == "record");
         assert_eq!(

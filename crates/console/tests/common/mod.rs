@@ -88,6 +88,18 @@ pub fn compile_with(
     Some(made)
 }
 
+/// Starts the command under a limit (`libc::RLIMIT_STACK`, ...).
+pub fn limit(command: &mut Command, what: libc::__rlimit_resource_t, most: u64) {
+    let limit = move || {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: may be called between fork and exec; the structure is valid.
+        unsafe { libc::setrlimit(what, &limit) };
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing else.
+    unsafe { command.pre_exec(limit) };
+}
+
 /// A number of seconds to sleep for, which no other process sleeps for: `kind` tells the tests of a process apart. It is so
 /// long that it stands in no other command line by chance.
 pub fn mark(kind: u32) -> String {

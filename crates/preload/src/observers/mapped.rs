@@ -16,12 +16,14 @@ impl Place {
     }
 
     /// Gives a new file this length, and maps it in the place of what [`clear`](Self::clear) has left. Its first page is there then.
-    /// An error says what failed; `limited`: the process may not make a file of this length.
+    /// An error says what failed; `limited`: the process may not make a file of this length; `narrow`: its limit on memory leaves no
+    /// room for it.
     pub(super) fn map(
         &self,
         file: c_int,
         length: usize,
         limited: &'static str,
+        narrow: &'static str,
     ) -> Result<*mut u8, &'static str> {
         // SAFETY: system calls on a descriptor of the caller, and a new mapping, which replaces nothing or what `clear` has left.
         unsafe {
@@ -37,7 +39,9 @@ impl Place {
             let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
             let base = kernel::map(place.cast(), length, fixed, Some(file));
             if base == libc::MAP_FAILED {
-                return Err("cannot map the file");
+                let known = libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0;
+                let is_limited = known && limit.rlim_cur != libc::RLIM_INFINITY;
+                return Err(if is_limited { narrow } else { "cannot map the file" });
             }
             self.0.store(base.cast(), Relaxed);
             if !kernel::populate(base, PAGE) {

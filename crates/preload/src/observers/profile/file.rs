@@ -219,7 +219,8 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
         let limited = "the limit on the size of files (ulimit -f) is below 288 MiB";
-        let base = PLACE.map(file, OFFSETS[SECTIONS], limited);
+        let narrow = "the limit on memory (ulimit -v) leaves less than the 288 MiB that a recording maps";
+        let base = PLACE.map(file, OFFSETS[SECTIONS], limited, narrow);
         kernel::close(file);
         let base = base?;
         BACKED.iter().for_each(|backed| backed.store(0, Relaxed));

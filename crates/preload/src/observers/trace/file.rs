@@ -139,7 +139,8 @@ pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
         let file = create()?;
         let limited = "the limit on the size of files (ulimit -f) is too low; use a smaller --size";
-        let base = PLACE.map(file, length(CAPACITY.load(Relaxed)), limited);
+        let narrow = "the limit on memory (ulimit -v) leaves no room for a trace of this --size";
+        let base = PLACE.map(file, length(CAPACITY.load(Relaxed)), limited, narrow);
         kernel::close(file);
         describe(base?, about);
         BASE.store(base?, Relaxed);
