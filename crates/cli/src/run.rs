@@ -139,9 +139,55 @@ pub struct Options {
     /// The same as the command `latchwork check`
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    mistakes: Mistakes,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
+}
+
+/// What is done about the mistakes that are found.
+#[derive(Args)]
+pub struct Mistakes {
+    /// Exit status of each process in which a mistake was found, in place of its own
+    #[arg(long, help_heading = "Mistakes", value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u8).range(1..))]
+    error_exitcode: Option<u8>,
+    /// Append each report to this file as well, as one line of JSON
+    #[arg(long, help_heading = "Mistakes", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// Leave out mistakes with such functions or libraries in their stacks: a pattern in each line (* and ? as in the
+    /// shell)
+    #[arg(long, help_heading = "Mistakes", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ignore: Option<PathBuf>,
+}
+
+impl Mistakes {
+    /// The option that was given, if one was.
+    fn given(&self) -> Option<&'static str> {
+        let Self { error_exitcode, json, ignore } = self;
+        let first = [
+            ("--error-exitcode", error_exitcode.is_some()),
+            ("--json", json.is_some()),
+            ("--ignore", ignore.is_some()),
+        ];
+        first.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// The variables that tell the library.
+    fn environment(&self) -> Result<Vec<(&'static str, OsString)>> {
+        let mode = self.error_exitcode.map_or_else(|| "1".into(), |status| format!("exit:{status}").into());
+        let mut variables: Vec<(_, OsString)> = vec![("LATCHWORK_CHECK", mode)];
+        if let Some(file) = &self.json {
+            variables.push(("LATCHWORK_CHECK_JSON", appended("--json", file)?));
+        }
+        if let Some(file) = &self.ignore {
+            let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
+            config::read_small(file).map_err(failed)?;
+            // The program may change its directory, and then start others.
+            variables.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+        }
+        Ok(variables)
+    }
 }
 
 /// Options of `latchwork check`.
@@ -149,16 +195,8 @@ pub struct Options {
 pub struct CheckOptions {
     #[command(flatten)]
     under: Under,
-    /// Exit status of each process in which a mistake was found, in place of its own
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-    error_exitcode: Option<u8>,
-    /// Append each report to this file as well, as one line of JSON
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
-    /// Leave out mistakes with such functions or libraries in their stacks: a pattern in each line (* and ? as in the
-    /// shell)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    ignore: Option<PathBuf>,
+    #[command(flatten)]
+    mistakes: Mistakes,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -166,10 +204,11 @@ pub struct CheckOptions {
 
 /// Replaces this process by the program; returns only when that fails.
 pub fn run(options: &Options) -> Result<Infallible> {
-    let mut more = Vec::new();
-    if options.check {
-        more.push(("LATCHWORK_CHECK", "1".into()));
-    }
+    let mut more = match options.mistakes.given() {
+        _ if options.check => options.mistakes.environment()?,
+        None => Vec::new(),
+        Some(option) => return Err(Failure::usage(format!("{option} needs --check"))),
+    };
     if let Some(report) = report(options)? {
         more.push(("LATCHWORK_STATS", report));
     }
@@ -178,18 +217,7 @@ pub fn run(options: &Options) -> Result<Infallible> {
 
 /// Replaces this process by the program, and has the library check how the program uses its locks.
 pub fn check(options: &CheckOptions) -> Result<Infallible> {
-    let mode = options.error_exitcode.map_or_else(|| "1".into(), |status| format!("exit:{status}").into());
-    let mut more: Vec<(_, OsString)> = vec![("LATCHWORK_CHECK", mode)];
-    if let Some(file) = &options.json {
-        more.push(("LATCHWORK_CHECK_JSON", appended("--json", file)?));
-    }
-    if let Some(file) = &options.ignore {
-        let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
-        std::fs::read(file).map_err(failed)?;
-        // The program may change its directory, and then start others.
-        more.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
-    }
-    become_program(&options.under, more, &options.command)
+    become_program(&options.under, options.mistakes.environment()?, &options.command)
 }
 
 fn become_program(

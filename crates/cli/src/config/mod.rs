@@ -16,11 +16,25 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::{self, GLIBC};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The version of the file's form.
 pub const VERSION: u32 = 1;
+
+/// The longest file of options that is read, in bytes: thousands of entries have less. `/dev/zero` has no end.
+const LONGEST: u64 = 4 << 20;
+
+/// The content of a file that is not long.
+pub fn read_small(file: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(file)?.take(LONGEST + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > LONGEST {
+        return Err(io::Error::other(format!("the file is longer than {} MiB", LONGEST >> 20)));
+    }
+    Ok(content)
+}
 
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
@@ -215,7 +229,8 @@ fn is_preloaded(name: &str) -> bool {
 
 /// Reads and checks the file.
 pub fn read(file: &Path) -> Result<Config> {
-    let text = fs::read_to_string(file).map_err(|error| refused(file, &error.to_string()))?;
+    let text = read_small(file).map_err(|error| refused(file, &error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|error| refused(file, &error.to_string()))?;
     Config::parse(&text).map_err(|why| refused(file, &why))
 }
 

@@ -365,9 +365,11 @@ fn check_fails_if_a_mistake_is_found() {
     let patterns = directory.join("known");
     fs::write(&patterns, "# those that are known\n\n  turn?d\n").unwrap();
     let [path, others] = [patterns.to_str().unwrap(), directory.to_str().unwrap()];
-    let check = |options: &[&str], arguments: &[&str]| {
-        latchwork().arg("check").args(options).arg("--").arg(&program).args(arguments).output().unwrap()
+    let by = |command: &[&str], options: &[&str], arguments: &[&str]| {
+        let mut run = latchwork();
+        run.args(command).args(options).arg("--").arg(&program).args(arguments).output().unwrap()
     };
+    let check = |options: &[&str], arguments: &[&str]| by(&["check"], options, arguments);
     let fails = ["--error-exitcode", "99"];
     let out = "at exit, child 6, at exit, ";
     for (options, arguments, status, said) in [
@@ -378,12 +380,16 @@ fn check_fails_if_a_mistake_is_found() {
         (&[fails[0], fails[1], "--ignore", path], &["turned", "fails"], 5, 0),
         (&["--ignore", path], &["turned"], 0, 0),
     ] {
-        let output = check(options, arguments);
-        let shown = format!("{options:?} {arguments:?}: {output:?}");
-        assert_eq!(output.status.code(), Some(status), "{shown}");
-        assert_eq!(stderr(&output).matches("inversion").count(), said, "{shown}");
-        assert_eq!(stdout(&output), out, "{shown}");
+        for output in [check(options, arguments), by(&["run", "--check"], options, arguments)] {
+            let shown = format!("{options:?} {arguments:?}: {output:?}");
+            assert_eq!(output.status.code(), Some(status), "{shown}");
+            assert_eq!(stderr(&output).matches("inversion").count(), said, "{shown}");
+            assert_eq!(stdout(&output), out, "{shown}");
+        }
     }
+    let without = by(&["run"], &["--ignore", path], &[]);
+    assert_eq!(without.status.code(), Some(2), "{without:?}");
+    assert!(stderr(&without).contains("--ignore needs --check"), "{without:?}");
     // The same as JSON: a line for each mistake that is not left out.
     let file = directory.join("mistakes.json");
     let json = file.to_str().unwrap();
@@ -417,6 +423,9 @@ fn check_fails_if_a_mistake_is_found() {
         (&["--json", "-"], "name a file"),
         (&["--ignore", "/nowhere/known"], "--ignore /nowhere/known: No such file"),
         (&["--ignore", others], "Is a directory"),
+        (&["--ignore", "/dev/zero"], "longer than 4 MiB"),
+        (&["--config", "/dev/zero"], "longer than 4 MiB"),
+        (&["--error-exitcode", "-1"], "-1 is not in 1..=255"),
     ] {
         let output = check(options, &[]);
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
