@@ -28,10 +28,11 @@ mod top;
 mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use latchwork_console::failure;
+use latchwork_console::failure::{self, Failure};
 use latchwork_console::help::flowing;
 use latchwork_console::names;
 use latchwork_console::output;
+use std::io::Write;
 
 const CHECK_HELP: &str = "\
 Reported on stderr, with stacks, whichever lock serves:
@@ -139,7 +140,16 @@ Examples:
 }
 
 fn command() -> i32 {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(options) => options.command,
+        // --help and --version: a result like others.
+        Err(text) if !text.use_stderr() => {
+            let printed = text.print().and_then(|()| std::io::stdout().flush());
+            let failed = |error| Failure::new(format!("standard output: {error}"));
+            return failure::exit_status("latchwork", printed.map(|()| 0).map_err(failed));
+        }
+        Err(wrong) => wrong.exit(),
+    };
     // The other commands become a program, which has the streams.
     if !matches!(command, Command::Run(_) | Command::Check(_) | Command::Predict(_)) {
         output::reserve_streams();

@@ -54,13 +54,13 @@ pub struct Options {
     #[command(flatten)]
     programs: Programs,
     /// Begin so many seconds after the start of each process
-    #[arg(long, value_name = "N", default_value = "0", value_parser = seconds)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "0", value_parser = seconds)]
     delay: u64,
     /// Record for so many seconds [default: to the end]
-    #[arg(long, value_name = "N", value_parser = seconds)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seconds)]
     seconds: Option<u64>,
     /// Keep so many MiB of events of each process; 2G are 2048
-    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = size)]
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true, default_value_t = 512, value_parser = size)]
     size: u32,
     /// Write the trace of a recording that was kept because its trace could not be written; nothing is run
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["command", "mutex", "rwlock", "only", "not", "delay", "seconds", "size"])]

@@ -32,13 +32,13 @@ pub struct Options {
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub rwlock: Vec<String>,
     /// Measured runs of each lock [default: so many that a verdict stands if one run disagrees: 12 for five locks]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10000))]
     runs: Option<u32>,
     /// Measure as many rounds as fit into so many seconds, and at least one
-    #[arg(long, value_name = "N", value_parser = seconds, conflicts_with = "runs")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seconds, conflicts_with = "runs")]
     seconds: Option<Duration>,
     /// Runs of each lock before that, not measured
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10000))]
     warmup: u32,
     /// Write every number of every run here; with -, print it in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Results")]
@@ -75,7 +75,7 @@ skipped. With --server, the output is that of the load. Without this option, run
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
     /// End a run after so many seconds [default: ten times glibc's slowest run, at least 30]
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", allow_negative_numbers = true, value_parser = seconds)]
     timeout: Option<Duration>,
     /// A run may exit with another status than 0 and counts nevertheless
     #[arg(long)]
@@ -84,10 +84,10 @@ skipped. With --server, the output is that of the load. Without this option, run
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Before the first run, wait at most so many seconds until other programs leave the CPUs alone
-    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds_or_zero)]
+    #[arg(long, value_name = "SECS", allow_negative_numbers = true, default_value = "5", value_parser = seconds_or_zero)]
     settle: Duration,
     /// Kill a server, or what PROG leaves running, if it does not end within so many seconds after SIGTERM
-    #[arg(long, value_name = "SECS", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", allow_negative_numbers = true, default_value = "5", value_parser = seconds)]
     stop_timeout: Duration,
     #[command(flatten)]
     hooks: Hooks,
@@ -104,7 +104,7 @@ skipped. With --server, the output is that of the load. Without this option, run
     #[arg(long, value_name = "REGEX|PORT", help_heading = "Servers", requires = "server")]
     ready: Option<String>,
     /// How long the server may take to be ready, in seconds
-    #[arg(long, value_name = "SECS", help_heading = "Servers", requires = "server", default_value = "30", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", allow_negative_numbers = true, help_heading = "Servers", requires = "server", default_value = "30", value_parser = seconds)]
     ready_timeout: Duration,
     /// Run this load generator beside the server, without the library; a run is over when it ends
     #[arg(long, value_name = "CMD", help_heading = "Servers", requires = "server")]
@@ -115,13 +115,16 @@ skipped. With --server, the output is that of the load. Without this option, run
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    seconds_or_zero(text).ok().filter(|time| !time.is_zero()).ok_or("a positive number of seconds".into())
+    seconds_or_zero(text)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or("a positive number of seconds, at most 1000000".into())
 }
 
 fn seconds_or_zero(text: &str) -> std::result::Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number of seconds".into()),
+        _ => Err("a number of seconds from 0 to 1000000".into()),
     }
 }
 
@@ -208,6 +211,9 @@ fn input(path: Option<&Path>) -> Result<Option<File>> {
     let open = |path: &Path| {
         File::open(path).map_err(|error| Failure::usage(format!("--input {}: {error}", path.display())))
     };
+    if let Some(path) = path.filter(|path| path.is_dir()) {
+        return Err(Failure::usage(format!("--input {}: is a directory", path.display())));
+    }
     path.map(open).transpose()
 }
 
@@ -215,6 +221,9 @@ fn server(server: &str, ready: &str, load: &str, ready_timeout: Duration) -> Res
     let ready = match ready.parse() {
         Ok(0) => return Err(Failure::usage("--ready 0: a server cannot listen on port 0")),
         Ok(port) => Ready::Port(port),
+        Err(_) if ready.bytes().all(|byte| byte.is_ascii_digit()) && !ready.is_empty() => {
+            return Err(Failure::usage(format!("--ready {ready}: a port is a number from 1 to 65535")));
+        }
         Err(_) => Ready::Output(expression_of("--ready", ready)?),
     };
     let load = words("--load", load)?;

@@ -89,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "read", "mutex", "rwlock", "config", "only", "not"])]
     pid: Option<u32>,
     /// Record it for so long [default: until Ctrl-C, or until it ends]
-    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["command", "read"], value_parser = attach::seconds)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, requires = "pid", conflicts_with_all = ["command", "read"], value_parser = attach::seconds)]
     seconds: Option<Duration>,
     /// The program and its arguments
     #[arg(value_name = "PROG", trailing_var_arg = true, required_unless_present_any = ["read", "pid"], value_hint = ValueHint::CommandWithArguments)]

@@ -50,13 +50,13 @@ pub struct Options {
     #[arg(long, conflicts_with = "batch")]
     once: bool,
     /// Print N tables and end
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
     /// With --once or --batch: print a line of JSON in place of each table
     #[arg(long)]
     json: bool,
     /// Seconds between two looks
-    #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1", value_parser = seconds)]
     interval: Duration,
     /// Sort by this first
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Order::Wait)]

@@ -15,7 +15,7 @@ use latchwork_console::stats::median;
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
     /// Take no locks under which a run needs more CPU time: seconds, or a share of glibc's, such as 110%
-    #[arg(long, value_name = "SECS|N%", value_parser = seconds)]
+    #[arg(long, value_name = "SECS|N%", allow_negative_numbers = true, value_parser = seconds)]
     max_cpu: Option<Limit>,
     /// Take no locks under which the program needs more memory: bytes (512M, 2G), or a share of glibc's
     #[arg(long, value_name = "BYTES|N%", value_parser = bytes)]

@@ -76,7 +76,7 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE", default_value = "latchwork.toml", value_hint = ValueHint::FilePath)]
     output: PathBuf,
     /// Runs of the search, at most; the profile and the fresh rounds come on top
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(12..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 60, value_parser = clap::value_parser!(u32).range(12..=1000))]
     runs: u32,
     /// Write what was found and measured here; with -, print it in place of the report
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

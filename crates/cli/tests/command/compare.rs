@@ -124,6 +124,9 @@ fn wrong_arguments_are_told_before_anything_runs() {
         (&["--runs", "0"], "--runs"),
         (&["--timeout", "0"], "--timeout"),
         (&["--input", "/no/such/file"], "--input"),
+        (&["--input", "/"], "--input /: is a directory"),
+        (&["--runs", "-1"], "-1 is not in 1..=10000"),
+        (&["--seconds", "99999999999999999999"], "at most 1000000"),
         (&["--json", "/no/such/directory/file"], "--json"),
         (&["--csv", "/no/such/directory/file"], "--csv"),
         (&["--csv", "-", "--markdown", "-"], "--markdown and --csv cannot both be printed"),
@@ -135,6 +138,11 @@ fn wrong_arguments_are_told_before_anything_runs() {
         assert!(stderr(&output).contains(text), "{arguments:?}: {}", stderr(&output));
     }
     assert_eq!(output(&["compare", "--", "no-such-program"]).status.code(), Some(127));
+    for port in ["0", "70000", "99999"] {
+        let output = output(&["compare", "--server", "sleep 9", "--ready", port, "--load", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("--ready {port}: ")), "{}", stderr(&output));
+    }
 }
 
 #[test]

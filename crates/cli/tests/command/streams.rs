@@ -110,6 +110,9 @@ fn standard_output_that_cannot_be_written_is_an_error() {
     for arguments in [
         &["list"][..],
         &["list", "--json"],
+        &["--help"],
+        &["--version"],
+        &["run", "--help"],
         &["completions", "bash"],
         &["demo-kv", "--threads", "1", "--seconds", "0.01"],
         &["compare", "--settle", "0", "--runs", "1", "--mutex", "mcs", "--", "true"],
