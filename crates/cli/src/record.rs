@@ -125,7 +125,7 @@ pub fn record(options: &Options) -> Result<i32> {
         found.map_err(|why| session::not_recorded(&options.command, status, &format!(", and {why}")))?;
     let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Err(failure) = write(options, found, command.clone(), reached) {
-        // For the trace that --read writes. Where there is no room, that one does without.
+        // --read puts the words into its trace. If there is no room for them here, its trace has no command.
         let _ = fs::write(directory.path().join(COMMAND), command.join("\0"));
         return Err(directory.keep(failure, "record --read"));
     }

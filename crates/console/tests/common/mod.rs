@@ -32,7 +32,7 @@ pub fn latchwork_of_locking_programs() -> Command {
     command
 }
 
-/// A library whose constructor locks a mutex.
+/// A library that locks a mutex in its constructor.
 pub fn locking_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
