@@ -29,7 +29,7 @@ struct wait {
     const struct timespec *time; /* absolute, or null */
     int timed_out;
     int clock;             /* in: CLOCK_OF_COND, NO_TIME, or a clockid_t */
-    int counted;           /* whether the mutex counts this waiter as a user */
+    int counted;           /* where the mutex counts this waiter as a user */
 };
 
 enum { NO_TIME = -1, CLOCK_OF_COND = -2 };

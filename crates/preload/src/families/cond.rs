@@ -11,7 +11,7 @@
 //!
 //! glibc serves process-shared condition variables in all respects.
 
-use super::mutex;
+use super::mutex::{self, Counted};
 use super::timeout::Timeout;
 use crate::state::abi::*;
 use crate::state::counters::{self, Family, Reason};
@@ -192,8 +192,8 @@ struct Waiter {
     time: *const timespec,
     timed_out: c_int,
     clock: c_int,
-    /// Whether the mutex counts this waiter as a user.
-    counted: c_int,
+    /// Where the mutex counts this waiter as a user.
+    counted: Counted,
 }
 
 // As in cond.c.
@@ -274,11 +274,11 @@ unsafe extern "C" fn latchwork_cond_cancelled(w: *mut c_void) {
     }
 }
 
-/// Unlocks the mutex of a waiter. `counted`: whether the mutex counts the waiter as a user; then the unlock does not fail.
-unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut c_int) -> c_int {
+/// Unlocks the mutex of a waiter. `counted`: where the mutex counts the waiter as a user; if it does, the unlock does not fail.
+unsafe extern "C" fn leave(m: *mut Mutex, counted: *mut Counted) -> c_int {
     // SAFETY: the program passes a mutex that the waiter holds; `counted` is valid for writes.
     unsafe {
-        *counted = c_int::from(mutex::note_waiter(&*m));
+        *counted = mutex::note_waiter(&*m);
         TABLE.mutex_unlock.get()(m)
     }
 }
@@ -293,15 +293,15 @@ pub(crate) unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
 }
 
 /// Locks it again.
-unsafe extern "C" fn enter(m: *mut Mutex, counted: c_int) -> c_int {
+unsafe extern "C" fn enter(m: *mut Mutex, counted: Counted) -> c_int {
     // SAFETY: the mutex is live: `destroy` refuses one that counts a waiter.
     unsafe {
-        if counted != 0 {
+        if counted == Counted::Here {
             RawCondvar::<Native>::offer_processor(|| mutex::is_locked(&*m));
         }
         let error = RELOCK.get()(m);
-        if error == 0 && counted != 0 {
-            mutex::forget_waiter(&*m);
+        if error == 0 {
+            mutex::forget_waiter(&*m, counted);
         }
         error
     }
@@ -315,8 +315,8 @@ struct Functions {
     cond_clockwait: unsafe extern "C" fn(*mut Cond, *mut Mutex, libc::clockid_t, *const timespec) -> c_int,
     mutex_lock: unsafe extern "C" fn(*mut Mutex) -> c_int,
     mutex_unlock: unsafe extern "C" fn(*mut Mutex) -> c_int,
-    leave_ours: unsafe extern "C" fn(*mut Mutex, *mut c_int) -> c_int,
-    enter_ours: unsafe extern "C" fn(*mut Mutex, c_int) -> c_int,
+    leave_ours: unsafe extern "C" fn(*mut Mutex, *mut Counted) -> c_int,
+    enter_ours: unsafe extern "C" fn(*mut Mutex, Counted) -> c_int,
     foreign_clock: c_int,
 }
 

@@ -114,6 +114,9 @@ use raw::{OPERATIONS, Operations, operations};
 
 pub(crate) mod chosen;
 pub(crate) mod raw;
+mod users;
+
+pub(super) use users::Counted;
 
 /// Serves the family with `L`, the selected lock.
 pub(crate) fn install<L: RawMutex<Machine = Native>>() {
@@ -515,26 +518,32 @@ fn owner(m: &Mutex) -> u64 {
 /// Adds the caller, which is about to wait for a condition variable, to the waiters that `owner` counts.
 ///
 /// POSIX requires that the caller holds the mutex. If it does not hold a normal one, the number of waiters may be wrong.
-/// Returns `false`, and counts nothing, if the mutex is glibc's, which counts by itself, or if the next unlock will fail.
 ///
 /// # Safety
 ///
 /// The mutex is live.
-pub(super) unsafe fn note_waiter(m: &Mutex) -> bool {
+pub(super) unsafe fn note_waiter(m: &Mutex) -> Counted {
     // The repair of a mutex in a forked child forgets the parent's waiters: it must come before this one is counted.
     // SAFETY: the caller's mutex is live.
     let class = unsafe { classify(m) };
     let records_owner = matches!(class, Class::Recursive | Class::ErrorChecking);
-    if class == Class::OfGlibc || records_owner && owner(m) != identity::me() {
-        return false;
+    if class == Class::OfGlibc {
+        return users::note(m);
+    }
+    if records_owner && owner(m) != identity::me() {
+        return Counted::No;
     }
     m.owner.store(m.owner.load(Relaxed).wrapping_add(WAITER), Relaxed);
-    true
+    Counted::Here
 }
 
 /// Takes the caller, which [`note_waiter`] has added, off the waiters. The caller holds the mutex again.
-pub(super) fn forget_waiter(m: &Mutex) {
-    m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed);
+pub(super) fn forget_waiter(m: &Mutex, counted: Counted) {
+    match counted {
+        Counted::No => {}
+        Counted::Here => m.owner.store(m.owner.load(Relaxed).wrapping_sub(WAITER), Relaxed),
+        Counted::ByGlibc => users::forget(m),
+    }
 }
 
 /// Whether a thread held the raw lock a moment ago.

@@ -3,7 +3,7 @@
 //! | bytes | contents |
 //! |---|---|
 //! | 0..8 | glibc's value and waiters: zero in a semaphore of ours |
-//! | 8..12 | [`SEM_OURS`] from `init` to `destroy`; any other value makes the semaphore glibc's |
+//! | 8..12 | [`SEM_OURS`] from `init` on; any other value makes the semaphore glibc's |
 //! | 12.. | the raw semaphore |
 //!
 //! The sleep is in `sem.c`.
@@ -67,8 +67,7 @@ unsafe extern "C" fn destroy(s: *mut Sem) -> c_int {
         if !is_ours(&*s) {
             return REAL.sem_destroy.get()(s);
         }
-        // From now on glibc serves a call, and finds no unit.
-        (*s).mark.store(0, Relaxed);
+        // Nothing, as with glibc's: programs post to a waiter after that.
     }
     0
 }

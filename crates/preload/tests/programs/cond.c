@@ -271,6 +271,39 @@ static void cancel_race(void)
     }
 }
 
+/* A mutex with which a thread waits is in use, whoever serves it. */
+static int ready;
+
+static void *wait_with(void *m)
+{
+    OK(pthread_mutex_lock(m));
+    ready = 1;
+    while (ready != 2)
+        OK(pthread_cond_wait(&cond, m));
+    OK(pthread_mutex_unlock(m));
+    return NULL;
+}
+
+static void destroyed_while_waited(pthread_mutex_t *m)
+{
+    for (int i = 0; i < 2; i++) {
+        ready = 0;
+        pthread_t thread = start(wait_with, m);
+        for (int waits = 0; !waits;) {
+            OK(pthread_mutex_lock(m));
+            waits = ready;
+            OK(pthread_mutex_unlock(m));
+        }
+        EQ(pthread_mutex_destroy(m), EBUSY);
+        OK(pthread_mutex_lock(m));
+        ready = 2;
+        OK(pthread_cond_signal(&cond));
+        OK(pthread_mutex_unlock(m));
+        join(thread);
+    }
+    OK(pthread_mutex_destroy(m));
+}
+
 int main(void)
 {
     pthread_mutex_t m;
@@ -295,6 +328,17 @@ int main(void)
     broadcast(&m); /* a mutex that is glibc's */
     cancelled(NULL);
     cancelled(&m);
+    destroyed_while_waited(&m);
+    OK(pthread_mutex_init(&m, NULL));
+    destroyed_while_waited(&m);
+    OK(pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_NONE));
+    OK(pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED));
+    OK(pthread_mutex_init(&m, &attr));
+    destroyed_while_waited(&m);
+    OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK));
+    OK(pthread_mutex_init(&m, &attr));
+    EQ(pthread_cond_wait(&cond, &m), EPERM);
+    destroyed_while_waited(&m);
     entered = handler_ran = 0;
     CHECK(join(start(pending, NULL)) == PTHREAD_CANCELED);
     EQ(handler_ran, 1);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -538,6 +539,7 @@ static void *boss_thread(void *number)
 
 // A producer and a consumer.
 static sem_t semaphore;
+static int interruptions;
 
 static void *sem_thread(void *number)
 {
@@ -548,10 +550,22 @@ static void *sem_thread(void *number)
             continue;
         }
         uint64_t start = now();
-        sem_wait(&semaphore);
+        while (sem_wait(&semaphore))
+            interruptions++;
         idle += now() - start;
     }
     return NULL;
+}
+
+static void count_nothing(int signal) { (void)signal; }
+
+// Each millisecond, a signal interrupts one of the threads that wait.
+static void interrupt(void)
+{
+    struct sigaction action = {.sa_handler = count_nothing};
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
 }
 
 // A call that gives up, twice: the holder acquired the lock before it, and among waiting threads.
@@ -860,10 +874,33 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "pool")) {
         parallel(5, boss_thread);
         printf("time %lu idle\ncount 20 notifications\n", idle);
-    } else if (!strcmp(mode, "sem")) {
+    } else if (!strcmp(mode, "sem") || !strcmp(mode, "interrupted")) {
         sem_init(&semaphore, 0, 0);
-        parallel(2, sem_thread);
+        if (*mode == 'i') {
+            interrupt();
+            sigset_t set;
+            sigemptyset(&set);
+            sigaddset(&set, SIGALRM);
+            pthread_sigmask(SIG_BLOCK, &set, NULL); // this thread and the first one
+            pthread_t threads[2];
+            pthread_create(&threads[0], NULL, sem_thread, NULL);
+            pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+            pthread_create(&threads[1], NULL, sem_thread, &semaphore);
+            pthread_sigmask(SIG_BLOCK, &set, NULL);
+            pthread_join(threads[0], NULL);
+            pthread_join(threads[1], NULL);
+            printf("count %d interruptions\n", interruptions);
+        } else
+            parallel(2, sem_thread);
         printf("time %lu idle\ncount 20 acquisitions\ncount 20 posts\n", idle);
+    } else if (!strcmp(mode, "refused")) {
+        // Waits with a mutex that the thread does not hold.
+        static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+        for (int i = 0; i < 100; i++)
+            if (pthread_cond_wait(&cond, &checking) != EPERM)
+                return 1;
+        pthread_mutex_lock(&checking);
+        pthread_mutex_unlock(&checking);
     } else if (!strcmp(mode, "late")) {
         parallel(2, late_thread);
         printf("time %lu wait\ncount %d timeouts\n", idle, jobs);

@@ -365,12 +365,20 @@ fn waits_for_conditions_are_kept_apart() {
         assert_eq!(sum(recording, Kind::Condvar, |class| class.counters.reads), pool.counts["notifications"]);
 
         let idle = |run: &Run| sum(run.only(), Kind::Semaphore, |class| class.counters.wait_nanos);
-        let check = |run: &Run| about(idle(run), run.times["idle"], 20, "waits for units");
-        let run = run(&Setting::new(mutex, "glibc"), &program, "sem", check);
-        let recording = run.only();
-        assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.acquisitions), 20);
-        assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.reads), run.counts["posts"]);
-        assert_eq!(recording.threads.iter().map(|thread| thread.waits).sum::<u64>(), 0);
+        let refused = Run::new(&Setting::new(mutex, "glibc"), &program, "refused");
+        assert_eq!(sum(refused.only(), Kind::Mutex, |class| class.counters.acquisitions), 1);
+
+        // Some waits are interrupted by signals, and begun again.
+        for mode in ["sem", "interrupted"] {
+            let pieces = |run: &Run| 20 + run.counts.get("interruptions").copied().unwrap_or(0);
+            let check = |run: &Run| about(idle(run), run.times["idle"], pieces(run), "waits for units");
+            let run = run(&Setting::new(mutex, "glibc"), &program, mode, check);
+            let recording = run.only();
+            assert_eq!(pieces(&run) > 40, mode == "interrupted", "{mode}");
+            assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.acquisitions), 20, "{mode}");
+            assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.reads), run.counts["posts"]);
+            assert_eq!(recording.threads.iter().map(|thread| thread.waits).sum::<u64>(), 0, "{mode}");
+        }
     }
 }
 

@@ -266,6 +266,34 @@ static void freed_by_who_waits(void)
     }
 }
 
+/* glibc's sem_destroy changes nothing, and programs post to a waiter after it. */
+static void *wait_once(void *s)
+{
+    OK(sem_wait(s));
+    return NULL;
+}
+
+static void used_after_destroy(void)
+{
+    static sem_t s;
+    int value;
+    OK(sem_init(&s, 0, 1));
+    OK(sem_destroy(&s));
+    OK(sem_getvalue(&s, &value));
+    EQ(value, 1);
+    OK(sem_trywait(&s));
+    OK(sem_init(&s, 0, 0));
+    pthread_t thread = start(wait_once, &s);
+    sleep_ms(20);
+    OK(sem_destroy(&s));
+    OK(sem_post(&s));
+    join(thread);
+    /* Another one in the same memory. */
+    OK(sem_init(&s, 1, 2));
+    OK(sem_getvalue(&s, &value));
+    EQ(value, 2);
+}
+
 int main(void)
 {
     basics();
@@ -276,6 +304,7 @@ int main(void)
     between_processes();
     forked();
     freed_by_who_waits();
+    used_after_destroy();
     puts("ok");
     return 0;
 }

@@ -143,7 +143,9 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     waits::end(local, end);
     live::look(end);
     let filter = filter::value(sleep.mutex.addr());
+    // EPERM: the thread does not hold the mutex, and did not wait.
     if GLIBC.load(Relaxed)
+        && result != libc::EPERM
         && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
     {
         let call = Call::of_mutex(sleep.mutex);
@@ -206,13 +208,15 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
         waits::end(local, end);
         live::look(end);
         // SAFETY: the C library says where the calling thread's `errno` is.
-        let late = result != 0 && unsafe { *libc::__errno_location() } == ETIMEDOUT;
+        let error = if result == 0 { 0 } else { unsafe { *libc::__errno_location() } };
+        let late = error == ETIMEDOUT;
         if result == 0
             && let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr())
         {
             bump(&entry.acquisitions);
         }
-        if result == 0 || late {
+        // A wait that a signal interrupts was one, too.
+        if result == 0 || late || error == libc::EINTR {
             slept(local, kind::SEMAPHORE, sleep, end, late);
             waits::settle(local);
         }

@@ -360,6 +360,9 @@ fn wait(c: *mut Cond, m: *mut Mutex, below: impl FnOnce() -> c_int) -> c_int {
     event(kind::MUTEX, m.addr(), op::RELEASE, None);
     let since = ticks();
     let result = below();
+    if result == libc::EPERM {
+        return result; // the thread does not hold the mutex, and did not wait
+    }
     let op = if timed_out(result) { op::FAILED } else { op::SLEEP };
     event(kind::CONDVAR, c.addr(), op, Some(since));
     event(kind::MUTEX, m.addr(), op::ACQUIRE, None);
