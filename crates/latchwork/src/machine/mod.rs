@@ -40,6 +40,8 @@
 
 use core::sync::atomic::Ordering;
 
+#[cfg(test)]
+pub(crate) mod alone;
 pub mod group;
 pub mod native;
 mod offers;

@@ -2,8 +2,8 @@
 //! retired, or that of an argument.
 
 use super::*;
-use crate::locks::tests::in_a_process;
 use crate::machine::Native;
+use crate::machine::alone::in_a_process;
 use crate::reclaim::{Rcu, rcu::RcuDomain};
 use core::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};

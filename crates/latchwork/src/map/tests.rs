@@ -344,3 +344,22 @@ fn replaced_buckets_count_as_garbage() {
     assert!(domain.garbage().bytes > 500_000, "{:?}", domain.garbage());
     drop(guard);
 }
+
+/// What a map outgrows counts with its bytes, and is reclaimed before there is too much. In a process of its own, as readers of other
+/// tests may hold it up.
+#[test]
+fn what_a_map_outgrows_does_not_pile_up() {
+    const VARIABLE: &str = "LATCHWORK_TEST_OUTGROWN";
+    if std::env::var_os(VARIABLE).is_none() {
+        let test = "map::tests::what_a_map_outgrows_does_not_pile_up";
+        let (succeeded, text) = crate::machine::alone::in_a_process(test, VARIABLE, "1");
+        return assert!(succeeded, "{text}");
+    }
+    let map = RcuMap::<u64, u64>::new();
+    for _ in 0..20 {
+        map.reserve(1_000_000);
+        map.shrink_to_fit();
+        let garbage = crate::reclaim::rcu::global().garbage();
+        assert!(garbage.bytes <= crate::reclaim::Limit::DEFAULT.bytes, "{garbage:?}");
+    }
+}

@@ -1,7 +1,8 @@
 //! What every registered reader-writer lock must do, on real threads.
 
 use super::*;
-use crate::locks::tests::{Body, in_a_process, in_threads};
+use crate::locks::tests::{Body, in_threads};
+use crate::machine::alone::in_a_process;
 use crate::registry::{Visitor, visit};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32};

@@ -196,24 +196,21 @@ fn thread_exit() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::alone::in_a_process;
     use std::collections::HashSet;
-    use std::process::Command;
     use std::vec::Vec;
 
     /// The test runs itself in a process of its own: else threads of other tests would take some of the nodes that come back.
     #[test]
     fn nodes_are_distinct_and_reused_across_threads() {
-        const ALONE: &str = "LATCHWORK_TEST_ALONE";
-        if std::env::var_os(ALONE).is_some() {
+        const VARIABLE: &str = "LATCHWORK_TEST_NODES";
+        if std::env::var_os(VARIABLE).is_some() {
             return reuses_nodes();
         }
         let name = concat!(module_path!(), "::nodes_are_distinct_and_reused_across_threads");
         let (_, name) = name.split_once("::").expect("the crate's name comes first");
-        let program = std::env::current_exe().expect("the path of the tests");
-        let output = Command::new(program).args(["--exact", name]).env(ALONE, "1").output();
-        let output = output.expect("the tests can be run");
-        let said = std::string::String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let (succeeded, said) = in_a_process(name, VARIABLE, "1");
+        assert!(succeeded && said.contains("1 passed"), "{said}");
     }
 
     fn reuses_nodes() {
