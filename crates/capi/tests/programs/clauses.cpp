@@ -395,6 +395,7 @@ static void rcu_base() {
     clause(16, "retiring twice is asserted, retiring a copy is not; a deleter that throws when it is assigned ends the program", [] {
         CHECK(aborts([] {
             static trivial_node object;
+            const region keeps(domain); // or the first one may be over already
             object.retire();
             object.retire();
         }));
@@ -409,9 +410,11 @@ static void rcu_base() {
     });
     clause(17, "the deleter is assigned by a move", [] {
         int assigned = 0;
-        auto *object = new move_only_node;
-        object->retire(move_only(&assigned));
-        CHECK(assigned == 1);
+        {
+            const region keeps(domain);
+            (new move_only_node)->retire(move_only(&assigned));
+            CHECK(assigned == 1);
+        }
         lw::rcu_barrier();
     });
     clause(18, "the deleter gets the T: a base at an offset, a deleted operator&", [] {
