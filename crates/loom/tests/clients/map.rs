@@ -273,7 +273,9 @@ fn a_table_that_ends() {
     struct Ends(&'static RcuDomain<Loom>, Mutex<Option<Map>>);
     let table = || {
         let Grown { domain, table } = growing();
+        let section = domain.enter(); // or what is removed would be reclaimed at once
         remove(&table, 1);
+        drop(section);
         Ends(domain, Mutex::new(Some(table)))
     };
     let ends = |ends: &Ends| drop(ends.1.lock().unwrap().take());
