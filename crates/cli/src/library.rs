@@ -72,15 +72,7 @@ fn overridden(path: &Path) -> Result<PathBuf> {
 /// chooses the lock.
 fn is_ours(content: &[u8]) -> bool {
     const NAME: &[u8] = b"LATCHWORK_MUTEX";
-    let mut rest = content;
-    while let Some(start) = rest.iter().position(|byte| *byte == NAME[0]) {
-        rest = &rest[start..];
-        if rest.starts_with(NAME) {
-            return true;
-        }
-        rest = &rest[1..];
-    }
-    false
+    content.windows(NAME.len()).any(|part| part == NAME)
 }
 
 fn directories(temporary: &Path) -> Vec<PathBuf> {

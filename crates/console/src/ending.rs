@@ -4,6 +4,7 @@
 //! signals any more, and a result may go to a pipe that no process reads. From then on a thread waits for them, removes what
 //! the command must not leave behind, and lets the signal end the process.
 
+use crate::signals;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -59,22 +60,11 @@ pub fn by_signals() {
 
 /// Blocks the signals in this thread and in those that it will make, and takes those that wait.
 fn blocked() -> libc::sigset_t {
-    let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes the set that the other calls use. An action is plain data, which the call writes.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in ASKING {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut action);
-            if action.sa_sigaction != libc::SIG_IGN {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        while libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &at_once) > 0 {}
-        set.assume_init()
-    }
+    let (set, _) = signals::block(&ASKING);
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set is complete, and the call needs no room for what it may tell.
+    while unsafe { libc::sigtimedwait(&set, std::ptr::null_mut(), &at_once) } > 0 {}
+    set
 }
 
 /// Waits for one of the signals, which then ends the process.
@@ -92,7 +82,7 @@ fn end_at(set: &libc::sigset_t) {
     for path in there.iter() {
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
-    // SAFETY: as in `blocked`. The default action of each of these signals ends the process.
+    // SAFETY: `sigemptyset` makes the set that the other calls use. The default action of each of these signals ends the process.
     unsafe {
         let mut alone = MaybeUninit::uninit();
         libc::sigemptyset(alone.as_mut_ptr());

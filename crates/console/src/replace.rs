@@ -3,9 +3,11 @@
 //! The new content is written into a file beside the old one, which then gets the old one's name. If the disk is full, or the
 //! process is killed, the old file is there, whole.
 //!
-//! Three kinds of files are written in place: what is no regular file (a pipe, a terminal); a file that is named by a link in `/proc`
-//! (`/dev/stdout`), because another process has that file open; and a file for which no other can be put in its place, because this
-//! user may make no file in its directory, or may not give the new file the old one's owner.
+//! Three kinds of files are written in place:
+//!
+//! - what is no regular file (a pipe, a terminal);
+//! - a file that is named by a link in `/proc` (`/dev/stdout`), because another process has that file open;
+//! - a file that cannot be replaced, because this user may make no file in its directory, or may not give the new file the old one's owner.
 
 use crate::ending::Temporary;
 use std::fs::{self, File, Metadata, OpenOptions};

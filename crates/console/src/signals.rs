@@ -15,27 +15,33 @@ pub struct Signals {
     before: libc::sigset_t,
 }
 
+/// Blocks those of the signals that are not ignored, in the calling thread and in the threads that it makes later. Returns their set, and
+/// the signal mask from before.
+pub(crate) fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
+    let mut set = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it writes. An action is plain data.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(set.as_mut_ptr(), *signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        (set.assume_init(), before.assume_init())
+    }
+}
+
 impl Signals {
     /// Blocks the signals in the calling thread and in the threads that it makes later. A signal that
     /// was ignored before (nohup) stays ignored.
     pub fn watch() -> Result<Self, Error> {
-        let mut set = MaybeUninit::uninit();
-        let mut before = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it
-        // writes.
-        let (descriptor, before) = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in WATCHED {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(signal, std::ptr::null(), &mut action);
-                if action.sa_sigaction != libc::SIG_IGN {
-                    libc::sigaddset(set.as_mut_ptr(), signal);
-                }
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-            (libc::signalfd(-1, set.as_ptr(), flags), before.assume_init())
-        };
+        let (set, before) = block(&WATCHED);
+        // SAFETY: the set is complete.
+        let descriptor = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if descriptor < 0 {
             return Err(Error::last_os_error());
         }

@@ -20,7 +20,7 @@ use crate::trace::{NO_OBJECT, OBJECT_BITS, op, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 /// The first line.
@@ -168,17 +168,6 @@ impl From<std::io::Error> for Error {
 }
 
 impl Trace {
-    /// Writes the file.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be made or written.
-    pub fn write(&self, path: &Path) -> std::io::Result<()> {
-        let mut out = BufWriter::new(File::create(path)?);
-        self.write_to(&mut out)?;
-        out.flush()
-    }
-
     /// Writes what the file has. It does so in small parts: `out` should have a buffer.
     ///
     /// # Errors
@@ -326,11 +315,8 @@ mod tests {
     }
 
     fn bytes() -> Vec<u8> {
-        let path = std::env::temp_dir().join(format!("latchwork-trace-file-{}", std::process::id()));
-        let path = path.with_extension(format!("{:?}", std::thread::current().id()));
-        sample().write(&path).unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let mut bytes = Vec::new();
+        sample().write_to(&mut bytes).unwrap();
         bytes
     }
 

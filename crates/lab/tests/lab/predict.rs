@@ -30,7 +30,9 @@ fn write(path: &Path, wait: u64) {
         },
         steps: vec![pair.repeat(200), pair.repeat(200)],
     };
-    trace.write(path).unwrap();
+    let mut bytes = Vec::new();
+    trace.write_to(&mut bytes).unwrap();
+    fs::write(path, bytes).unwrap();
 }
 
 /// Runs the command in a directory; returns its exit status, and what it wrote: text, JSON, drawing.

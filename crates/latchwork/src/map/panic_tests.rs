@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::machine::Native;
-use crate::machine::alone::in_a_process;
+use crate::machine::alone::alone;
 use crate::reclaim::{Rcu, rcu::RcuDomain};
 use core::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -170,17 +170,13 @@ fn of_arguments() {
 /// In a process of its own: a thread of another test could run the destructor that panics.
 #[test]
 fn a_destructor_that_panics_leaves_no_section_open() {
-    const VARIABLE: &str = "LATCHWORK_TEST_PANICS";
-    if std::env::var_os(VARIABLE).is_some() {
+    alone("map::panic_tests::a_destructor_that_panics_leaves_no_section_open", || {
         of_retired_objects();
-        return of_arguments();
-    }
-    let test = "map::panic_tests::a_destructor_that_panics_leaves_no_section_open";
-    let (succeeded, text) = in_a_process(test, VARIABLE, "1");
-    assert!(succeeded, "{text}");
+        of_arguments();
+    });
 }
 
-/// A key whose destructor updates the map it was for, once it is armed.
+/// A key. Once armed, its destructor updates the map that the key was for.
 #[derive(Clone)]
 struct Meddler(u64);
 
@@ -209,15 +205,13 @@ impl Drop for Meddler {
     }
 }
 
-/// Arguments whose destructors update the map: they run when no shard is locked.
+/// Destructors of arguments update the map: no shard is locked when they run.
 #[test]
 fn destructors_of_arguments_update_the_map() {
-    const VARIABLE: &str = "LATCHWORK_TEST_MEDDLERS";
-    if std::env::var_os(VARIABLE).is_none() {
-        let test = "map::panic_tests::destructors_of_arguments_update_the_map";
-        let (succeeded, text) = in_a_process(test, VARIABLE, "1");
-        return assert!(succeeded, "{text}");
-    }
+    alone("map::panic_tests::destructors_of_arguments_update_the_map", arguments_that_meddle);
+}
+
+fn arguments_that_meddle() {
     // SAFETY: ends the process if it hangs.
     unsafe { libc::alarm(30) };
     struct Undo<'a>(&'a (dyn Fn() + Sync));

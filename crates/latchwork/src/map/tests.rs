@@ -3,6 +3,7 @@
 use super::*;
 use crate::locks::mutex::tas::RawTas;
 use crate::machine::Native;
+use crate::machine::alone::alone;
 use crate::reclaim::rcu::RcuDomain;
 use std::boxed::Box;
 use std::collections::HashMap;
@@ -349,17 +350,13 @@ fn replaced_buckets_count_as_garbage() {
 /// tests may hold it up.
 #[test]
 fn what_a_map_outgrows_does_not_pile_up() {
-    const VARIABLE: &str = "LATCHWORK_TEST_OUTGROWN";
-    if std::env::var_os(VARIABLE).is_none() {
-        let test = "map::tests::what_a_map_outgrows_does_not_pile_up";
-        let (succeeded, text) = crate::machine::alone::in_a_process(test, VARIABLE, "1");
-        return assert!(succeeded, "{text}");
-    }
-    let map = RcuMap::<u64, u64>::new();
-    for _ in 0..20 {
-        map.reserve(1_000_000);
-        map.shrink_to_fit();
-        let garbage = crate::reclaim::rcu::global().garbage();
-        assert!(garbage.bytes <= crate::reclaim::Limit::DEFAULT.bytes, "{garbage:?}");
-    }
+    alone("map::tests::what_a_map_outgrows_does_not_pile_up", || {
+        let map = RcuMap::<u64, u64>::new();
+        for _ in 0..20 {
+            map.reserve(1_000_000);
+            map.shrink_to_fit();
+            let garbage = crate::reclaim::rcu::global().garbage();
+            assert!(garbage.bytes <= crate::reclaim::Limit::DEFAULT.bytes, "{garbage:?}");
+        }
+    });
 }

@@ -52,6 +52,16 @@ impl<M: Records> Backlog<M> {
         Due::Soon
     }
 
+    /// Reclaims if it is time, in the same way whether or not a batch is full.
+    #[inline(always)]
+    pub(super) fn reclaim_if(&self, due: Due, reclaim: impl FnOnce()) {
+        match due {
+            Due::No => {}
+            Due::Soon => self.soon(reclaim),
+            Due::Full => reclaim(),
+        }
+    }
+
     /// Reclaims a batch that is not full.
     pub(super) fn soon(&self, reclaim: impl FnOnce()) {
         let begin = M::now(Clock::Monotonic);

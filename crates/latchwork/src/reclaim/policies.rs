@@ -5,7 +5,7 @@ use super::hazard::{HazardDomain, HazardPointer};
 use super::rcu::RcuDomain;
 use super::*;
 use crate::machine::Native;
-use crate::machine::alone::in_a_process;
+use crate::machine::alone::alone;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
@@ -384,16 +384,6 @@ fn a_hazard_pointer_sees_what_changed() {
     }
 }
 
-/// In a process of its own: a reader of another test may hold up what is retired here.
-fn alone(test: &str, body: fn()) {
-    const VARIABLE: &str = "LATCHWORK_TEST_ALONE";
-    if std::env::var_os(VARIABLE).is_some() {
-        return body();
-    }
-    let (succeeded, text) = in_a_process(test, VARIABLE, "1");
-    assert!(succeeded, "{text}");
-}
-
 /// A thread that retires seldom reclaims at once, and not when a batch is full, in which time its objects could own any amount
 /// of memory.
 fn few_objects<D: Reclaim<Machine = Native>>() {
@@ -420,6 +410,7 @@ fn few_objects<D: Reclaim<Machine = Native>>() {
     assert!(until(&|| dropped.load(Relaxed) == 1100), "{}: {:?}", D::INFO.name, domain.garbage());
 }
 
+/// In a process of its own, as the next one: a reader of another test may hold up what is retired here.
 #[test]
 fn few_objects_are_reclaimed_at_once() {
     alone("reclaim::policies::few_objects_are_reclaimed_at_once", || {

@@ -9,7 +9,6 @@
 //! is reclaimed that was there when it began to wait, while more comes in.
 
 use super::backlog::{Backlog, Collecting, Steal, to_the_end};
-use super::due::Due;
 use super::header::Header;
 use super::list::List;
 use super::pace::Rest;
@@ -93,11 +92,7 @@ impl<M: Records> Sieve<M> {
     /// Adds a retired object, whose header has been filled in, and scans if that fills a batch.
     #[inline]
     pub(super) fn retire(&self, object: *mut Header, scan: impl Fn(&List<M>)) {
-        match self.backlog.push(object, BATCH) {
-            Due::No => {}
-            Due::Soon => self.backlog.soon(|| self.reclaim(scan)),
-            Due::Full => self.reclaim(scan),
-        }
+        self.backlog.reclaim_if(self.backlog.push(object, BATCH), || self.reclaim(scan));
     }
 
     /// Scans for the last time, when the domain is dropped; and again while destructors retire.

@@ -196,21 +196,16 @@ fn thread_exit() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::alone::in_a_process;
+    use crate::machine::alone::alone;
     use std::collections::HashSet;
     use std::vec::Vec;
 
     /// The test runs itself in a process of its own: else threads of other tests would take some of the nodes that come back.
     #[test]
     fn nodes_are_distinct_and_reused_across_threads() {
-        const VARIABLE: &str = "LATCHWORK_TEST_NODES";
-        if std::env::var_os(VARIABLE).is_some() {
-            return reuses_nodes();
-        }
         let name = concat!(module_path!(), "::nodes_are_distinct_and_reused_across_threads");
         let (_, name) = name.split_once("::").expect("the crate's name comes first");
-        let (succeeded, said) = in_a_process(name, VARIABLE, "1");
-        assert!(succeeded && said.contains("1 passed"), "{said}");
+        alone(name, reuses_nodes);
     }
 
     fn reuses_nodes() {

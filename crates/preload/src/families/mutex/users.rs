@@ -31,8 +31,8 @@ fn word(m: &Mutex, offset: usize) -> &AtomicU32 {
 /// Counts the calling thread once more, if it holds the mutex. glibc does not look at the count of a robust one.
 pub(super) fn note(m: &Mutex) -> Counted {
     // SAFETY: the call takes no arguments and touches no memory.
-    let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    if m.kind.load(Relaxed) & ROBUST != 0 || word(m, OWNER).load(Relaxed) != me {
+    let me = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    if m.kind.load(Relaxed) & ROBUST != 0 || word(m, OWNER).load(Relaxed) != me() {
         return Counted::No;
     }
     // Only the holder writes the word.
