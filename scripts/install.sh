@@ -106,8 +106,10 @@ ar rcsD "$work/liblatchwork.a" "$work/latchwork.o"
     echo "    local: *;"
     echo "};"
 } >"$work/versions.map"
+# As for make, CC may hold options, or a compiler cache before the compiler.
+read -ra compiler <<<"${CC:-cc}"
 # shellcheck disable=SC2086
-"${CC:-cc}" -shared -o "$work/liblatchwork.so" "$work/latchwork.o" -Wl,-soname,"$soname" \
+"${compiler[@]}" -shared -o "$work/liblatchwork.so" "$work/latchwork.o" -Wl,-soname,"$soname" \
     -Wl,--version-script="$work/versions.map" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $private
 
 # A program that is linked with the archive exports the archive's names: plug-ins that are linked with the shared library use
@@ -115,7 +117,7 @@ ar rcsD "$work/liblatchwork.a" "$work/latchwork.o"
 names=$prefix/share/latchwork/latchwork.names
 sed -e '1i {' -e 's/$/;/' -e '$a };' "$exports" >"$work/names"
 echo 'int main(void) { return 0; }' >"$work/main.c"
-if "${CC:-cc}" "$work/main.c" -o "$work/main" -Wl,--export-dynamic-symbol-list="$work/names" 2>"$work/log"; then
+if "${compiler[@]}" "$work/main.c" -o "$work/main" -Wl,--export-dynamic-symbol-list="$work/names" 2>"$work/log"; then
     export_pc=-Wl,--export-dynamic-symbol-list=\${pc_sysrootdir}$names export_cmake=-Wl,--export-dynamic-symbol-list=$names
 else
     export_pc=-rdynamic export_cmake=-rdynamic

@@ -14,10 +14,12 @@
  *
  * Rules that hold everywhere:
  *
- * - Zero bytes are an object that is ready for use, so a static one needs no initialiser. An object must not be moved or
- *   copied while it is in use.
+ * - Zero bytes are an object that is ready for use, so a static one needs no initialiser: but for lw_any_mutex_t and
+ *   lw_any_rwlock_t, which lw_any_mutex_init and lw_any_rwlock_init make. An object must not be moved or copied while it is
+ *   in use.
  * - Functions that return int return 0, or an error number as the pthread functions do: EBUSY, ETIMEDOUT, EINVAL, ...
- *   They never set errno.
+ *   Those whose name asks a question (lw_mutex_is_locked, lw_cond_has_waiters, lw_rcu_poll, ...) return 1 for yes and 0 for
+ *   no, and lw_rcu_map_each returns what its callback returned. They never set errno.
  * - Times are absolute, on CLOCK_REALTIME or CLOCK_MONOTONIC. An acquisition that is possible at once succeeds although the
  *   time has passed. A call that would wait returns EINVAL if the clock is another one, or if tv_nsec is not between 0 and
  *   999,999,999. An acquisition that is possible at once may succeed then, too.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -108,6 +109,8 @@ fn install(prefix: &Path, more: &[&str]) {
         .current_dir(scratch())
         .env("CARGO_TARGET_DIR", scratch().join("library"))
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        // CC holds options, as it may.
+        .env("CC", "cc -O1")
         // It builds for the host's C compiler, whatever cargo builds for by default.
         .env("CARGO_BUILD_TARGET", "no-such-target"));
 }
@@ -374,6 +377,36 @@ fn cpp_programs() {
             let standard = if standard == "c++23" { "c++2b" } else { standard };
             Build { compiler, standard, source, link: Link::Shared, more: &[] }.run();
         }
+    }
+}
+
+/// A thread that ends the process notifies as one that returns.
+#[test]
+fn notify_at_the_exit_of_the_process() {
+    if !is_there("g++") {
+        return;
+    }
+    for more in [&[][..], &["-DWITH_STD"]] {
+        let program =
+            Build { compiler: "g++", standard: "c++17", source: "exit.cpp", link: Link::Shared, more }
+                .build();
+        for arguments in [&[][..], &["exit"]] {
+            assert_eq!(run(Command::new("timeout").arg("300").arg(&program).args(arguments)), "joined\n");
+        }
+    }
+}
+
+/// The headers need no exceptions. What would throw ends a program that has none.
+#[test]
+fn cpp_without_exceptions() {
+    for compiler in compilers(["g++", "clang++"]) {
+        let more = &["-fno-exceptions", "-fno-rtti"];
+        let build =
+            Build { compiler, standard: "c++17", source: "no_exceptions.cpp", link: Link::Shared, more };
+        let program = build.build();
+        assert_eq!(run_program(&program, &[]), "ok\n");
+        let aborted = output(Command::new(&program).arg("fail"));
+        assert_eq!(aborted.status.signal(), Some(6), "SIGABRT");
     }
 }
 

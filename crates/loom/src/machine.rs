@@ -244,7 +244,8 @@ unsafe impl Machine for Loom {
     fn now(_clock: Clock) -> u64 {
         let state = shared_state();
         // Without a clock the load would be a point at which loom might switch threads, for nothing.
-        let time = if state.clock && state.late.load(Ordering::Relaxed) { LATE } else { EARLY };
+        let is_late = state.is_late || state.clock && state.late.load(Ordering::Relaxed);
+        let time = if is_late { LATE } else { EARLY };
         time + state.dozed.as_ref().map_or(0, |dozed| dozed.borrow()[thread_number()])
     }
 

@@ -28,10 +28,13 @@ pub const AHEAD: u64 = 10_000_000_000;
 /// This bit of the number says that the directory lies in `/tmp`, because the process sees no `/dev/shm`.
 pub const IN_TMP: u64 = 1 << 63;
 
+/// How the name of the directory begins. The number follows.
+pub const DIRECTORY: &str = "latchwork-live-";
+
 /// Writes the path of the directory with this number, as the process sees it.
 pub fn directory(number: u64, out: &mut impl fmt::Write) -> fmt::Result {
     let parent = if number & IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
-    write!(out, "{parent}/latchwork-live-{number:016x}")
+    write!(out, "{parent}/{DIRECTORY}{number:016x}")
 }
 
 /// Values of [`Control::request`].

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <ratio>
 #include <type_traits>
 
 #if __cplusplus < 201703L
@@ -40,18 +42,24 @@ inline timespec to_timespec(std::chrono::nanoseconds since_epoch) noexcept {
 /* Nanoseconds in which every duration fits: one of coarse units may be 10^9 times as long as the longest of nanoseconds. */
 using wide = std::chrono::duration<long double, std::nano>;
 
-/* `duration` in nanoseconds, rounded up, or the nearest that fits. */
+/* `duration` in nanoseconds, rounded up, or the nearest that fits. What is no number is long ago. */
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &duration) {
     using namespace std::chrono;
     constexpr nanoseconds most = nanoseconds::max() / 2;
-    if (duration_cast<wide>(duration) >= wide(most)) {
+    const auto nanos = duration_cast<wide>(duration);
+    if (nanos >= wide(most)) {
         return most;
     }
-    if (duration_cast<wide>(duration) <= wide(-most)) {
+    if (!(nanos > wide(-most))) {
         return -most;
     }
-    return ceil<nanoseconds>(duration);
+    /* An exact conversion multiplies by the numerator of this ratio before it divides. The product must fit, too. */
+    constexpr auto divisor = static_cast<long double>(std::ratio_divide<Period, std::nano>::den);
+    if (std::abs(nanos.count()) < wide(most).count() / divisor) {
+        return ceil<nanoseconds>(duration);
+    }
+    return nanoseconds(static_cast<nanoseconds::rep>(std::ceil(nanos.count())));
 }
 
 template <class Duration>

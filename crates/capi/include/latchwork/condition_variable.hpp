@@ -3,16 +3,17 @@
 #define LATCHWORK_CONDITION_VARIABLE_HPP
 
 #include "cond.h"
+#include "failure.hpp"
 #include "mutex.hpp"
 
 #include <condition_variable> // std::cv_status
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <pthread.h>
 #if __cplusplus >= 202002L && __has_include(<stop_token>)
 #include <stop_token>
 #endif
-#include <system_error>
 #include <utility>
 
 namespace lw {
@@ -157,7 +158,8 @@ class condition_variable_any {
     /* Calls `before_leaving` before it counts the caller out. */
     template <class Lock, class Call>
     int block(Lock &lock, int clock, const timespec *time, uint32_t ticket, Call before_leaving) LW_NO_ANALYSIS {
-        /* Locks again also if `unlock` throws: the caller is counted out in any case. */
+        /* Counts the caller out also if `unlock` throws, and then does not lock. If `lock` throws, it ends in std::terminate, as the
+         * standard has it: no caller goes on without the lock. */
         struct Relock {
             condition_variable_any &self;
             Lock &lock;
@@ -165,7 +167,7 @@ class condition_variable_any {
             bool unlocked;
             int &result;
             Call &before_leaving;
-            ~Relock() noexcept(false) LW_NO_ANALYSIS {
+            ~Relock() LW_NO_ANALYSIS {
                 before_leaving();
                 result = lw_cond_finish(&self.raw_, ticket, result);
                 if (unlocked) {
@@ -242,16 +244,22 @@ struct exit_notice {
     unique_lock<mutex> lock;
     exit_notice *next;
 
-    /* A destructor of a key runs after those of the thread's variables. */
+    /* A destructor of a key runs after those of the thread's variables. No key has destructors in a thread that calls exit, or
+     * returns from main: for that one, exit runs its notices, after its variables are destroyed. */
     static pthread_key_t key() {
         static const pthread_key_t made = [] {
             pthread_key_t key;
-            if (const int error = pthread_key_create(&key, run)) {
-                throw std::system_error(error, std::generic_category());
+            if (pthread_key_create(&key, run) != 0 || std::atexit(run_now) != 0) {
+                fail(std::errc::resource_unavailable_try_again);
             }
             return key;
         }();
         return made;
+    }
+    static void run_now() noexcept {
+        void *const first = pthread_getspecific(key());
+        pthread_setspecific(key(), nullptr);
+        run(first);
     }
     static void run(void *first) noexcept {
         std::unique_ptr<exit_notice> notice(static_cast<exit_notice *>(first));
@@ -271,8 +279,8 @@ inline void notify_all_at_thread_exit(condition_variable &condition, unique_lock
     const pthread_key_t key = exit_notice::key();
     auto *const before = static_cast<exit_notice *>(pthread_getspecific(key));
     std::unique_ptr<exit_notice> notice(new exit_notice{condition, std::move(lock), before});
-    if (const int error = pthread_setspecific(key, notice.get())) {
-        throw std::system_error(error, std::generic_category());
+    if (pthread_setspecific(key, notice.get()) != 0) {
+        detail::fail(std::errc::not_enough_memory);
     }
     notice.release();
 }

@@ -11,11 +11,11 @@
 #define LATCHWORK_LOCKS_HPP
 
 #include "chrono.hpp"
+#include "failure.hpp"
 #include "locks.h"
 #include "upgrade.hpp"
 
 #include <mutex>
-#include <system_error>
 
 namespace lw {
 
@@ -104,13 +104,13 @@ template <class Algorithm> class LW_CAPABILITY("shared_mutex") basic_shared_mute
     /* Upgradable reads, with the names of Boost.Thread. */
     template <class A = Algorithm, if_upgradable<A> = 0>
     void lock_upgrade() noexcept LW_ACQUIRE_SHARED() LW_NO_ANALYSIS {
-        lw_token token;
+        lw_token token = 0;
         A::call_uplock(&raw_, &token);
         raw_.token = token;
     }
     template <class A = Algorithm, if_upgradable<A> = 0>
     bool try_lock_upgrade() noexcept LW_TRY_ACQUIRE_SHARED(true) LW_NO_ANALYSIS {
-        lw_token token;
+        lw_token token = 0;
         return A::call_tryuplock(&raw_, &token) == 0 && (raw_.token = token, true);
     }
     template <class Rep, class Period, class A = Algorithm, if_upgradable<A> = 0>
@@ -121,7 +121,7 @@ template <class Algorithm> class LW_CAPABILITY("shared_mutex") basic_shared_mute
     template <class Clock, class Duration, class A = Algorithm, if_upgradable<A> = 0>
     bool try_lock_upgrade_until(const std::chrono::time_point<Clock, Duration> &time)
         LW_TRY_ACQUIRE_SHARED(true) LW_NO_ANALYSIS {
-        lw_token token;
+        lw_token token = 0;
         return detail::until(time, [&](int clock, const timespec *at) {
             return A::call_clockuplock(&raw_, clock, at, &token);
         }) && (raw_.token = token, true);
@@ -150,7 +150,7 @@ template <class Algorithm> class LW_CAPABILITY("shared_mutex") basic_shared_mute
     }
     /* The writer becomes the upgradable reader, with no writer in between. */
     template <class A = Algorithm, if_upgradable<A> = 0> void unlock_and_lock_upgrade() noexcept LW_NO_ANALYSIS {
-        lw_token token;
+        lw_token token = 0;
         A::call_downgrade_to_upgradable(&raw_, &token);
         raw_.token = token;
     }
@@ -199,7 +199,7 @@ template <class Algorithm> class LW_CAPABILITY("shared_mutex") basic_shared_mute
       private:
         template <class Lock> static basic_shared_mutex &held(const Lock &lock) {
             if (!lock.owns_lock()) {
-                throw std::system_error(std::make_error_code(std::errc::operation_not_permitted));
+                detail::fail(std::errc::operation_not_permitted);
             }
             return *lock.mutex();
         }

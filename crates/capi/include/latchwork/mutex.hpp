@@ -3,11 +3,11 @@
 #define LATCHWORK_MUTEX_HPP
 
 #include "chrono.hpp"
+#include "failure.hpp"
 #include "mutex.h"
 
 #include <atomic>
 #include <limits>
-#include <system_error>
 
 namespace lw {
 
@@ -95,7 +95,7 @@ class LW_CAPABILITY("mutex") recursive_mutex {
             return false;
         }
         if (!more()) {
-            throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+            detail::fail(std::errc::resource_unavailable_try_again);
         }
         return true;
     }

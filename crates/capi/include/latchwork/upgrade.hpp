@@ -17,10 +17,10 @@
 #define LATCHWORK_UPGRADE_HPP
 
 #include "chrono.hpp"
+#include "failure.hpp"
 
 #include <mutex>
 #include <shared_mutex>
-#include <system_error>
 #include <utility>
 
 namespace lw {
@@ -94,7 +94,7 @@ template <class Mutex> class upgrade_lock {
     }
     void unlock() LW_NO_ANALYSIS {
         if (!owns_) {
-            fail(std::errc::operation_not_permitted);
+            detail::fail(std::errc::operation_not_permitted);
         }
         mutex_->unlock_upgrade();
         owns_ = false;
@@ -114,13 +114,12 @@ template <class Mutex> class upgrade_lock {
     explicit operator bool() const noexcept { return owns_; }
 
   private:
-    [[noreturn]] static void fail(std::errc error) { throw std::system_error(std::make_error_code(error)); }
     void may_lock() const {
         if (!mutex_) {
-            fail(std::errc::operation_not_permitted);
+            detail::fail(std::errc::operation_not_permitted);
         }
         if (owns_) {
-            fail(std::errc::resource_deadlock_would_occur);
+            detail::fail(std::errc::resource_deadlock_would_occur);
         }
     }
 

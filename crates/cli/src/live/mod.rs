@@ -56,7 +56,9 @@ impl Session {
         let mut last = None;
         for (parent, flag) in [("dev/shm", 0), ("tmp", control::IN_TMP)] {
             let number = random()? & !control::IN_TMP | flag;
-            match Self::make(&process, &process.root().join(parent), number) {
+            let parent = process.root().join(parent);
+            remove_abandoned(&parent);
+            match Self::make(&process, &parent, number) {
                 Ok((parent, directory, name, control)) => {
                     return Ok(Self {
                         process,
@@ -87,6 +89,8 @@ impl Session {
         DirBuilder::new().mode(0o700).create(&path)?;
         let finish = || {
             let directory = File::open(&path)?;
+            // For `remove_abandoned`. Where the file system has no locks, it removes nothing.
+            let _ = directory.try_lock();
             let control = Mapped::create(&of(&directory).join(control::FILE), process)?;
             if process.is_foreign() {
                 chown(&path, Some(process.user), Some(process.group))?;
@@ -330,6 +334,33 @@ fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
         from.read_exact_at(&mut piece, start as u64)?;
         to.write_all_at(&piece, start as u64)?;
     }
+}
+
+/// Removes the directories of killed observers whose processes were killed, too: a process that lives removes the directory itself.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(control::DIRECTORY)) {
+            let path = entry.path();
+            if is_abandoned(&path).unwrap_or(false) {
+                // That of another user stays.
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+    }
+}
+
+/// Whether no observer has locked the directory, and its process has no time left for recording.
+fn is_abandoned(path: &Path) -> std::io::Result<bool> {
+    let directory =
+        OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
+    if directory.try_lock().is_err() {
+        return Ok(false);
+    }
+    // Without a control file, the observer is just making the directory.
+    let control = File::open(of(&directory).join(control::FILE))?;
+    let mut bytes = [0; 8];
+    control.read_exact_at(&mut bytes, std::mem::offset_of!(Control, deadline) as u64)?;
+    Ok(u64::from_ne_bytes(bytes) < now())
 }
 
 /// A path to an open directory, whichever root directory it lies below.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -288,6 +288,37 @@ fn an_observer_that_is_gone_keeps_no_other_one_out() {
             // The process itself removes the directory, unless the next observer asks first.
             let _ = fs::remove_dir_all(&observed);
         }
+    }
+    running.end();
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// An observer and its process that were both killed have left a directory. One that is in use is locked, or its process may record.
+#[test]
+fn what_the_killed_left_is_removed() {
+    use latchwork_recording::control::{Control, DIRECTORY, FILE};
+    let directory = scratch("live-left");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    let number = running.pid();
+    let make = |name: &str, deadline: u64| {
+        let path = PathBuf::from(format!("/dev/shm/{DIRECTORY}{name}{number}"));
+        fs::create_dir(&path).unwrap();
+        let mut bytes = vec![0; size_of::<Control>()];
+        let at = std::mem::offset_of!(Control, deadline);
+        bytes[at..at + 8].copy_from_slice(&deadline.to_ne_bytes());
+        fs::write(path.join(FILE), bytes).unwrap();
+        path
+    };
+    let [abandoned, locked, recording] =
+        [make("abandoned", 1), make("locked", 1), make("recording", u64::MAX)];
+    let lock = fs::File::open(&locked).unwrap();
+    lock.lock().unwrap();
+    let observed = output(&["profile", "--pid", &number, "--seconds", "0.1"]);
+    assert_eq!(observed.status.code(), Some(0), "{}", stderr(&observed));
+    assert_eq!([&abandoned, &locked, &recording].map(|path| path.exists()), [false, true, true]);
+    for path in [locked, recording] {
+        fs::remove_dir_all(path).unwrap();
     }
     running.end();
     fs::remove_dir_all(directory).unwrap();

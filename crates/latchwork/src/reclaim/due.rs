@@ -19,7 +19,7 @@ pub(super) const LOOK: u32 = 64;
 
 /// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
 /// may take 20 microseconds of every processor's time: a fifth of a percent.
-const SOON: u64 = 10_000_000;
+pub(super) const SOON: u64 = 10_000_000;
 /// The pause is at least so many times as long as it took to reclaim the last time.
 const PAUSES: u64 = 100;
 

@@ -33,6 +33,7 @@ pub(super) type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
 pub struct State {
     pub(super) mistake: Mistake,
     pub(super) clock: bool,
+    pub(super) is_late: bool,
     pub(super) names: Names,
     pub(super) numa_nodes: usize,
     /// One per thread; see the module documentation.
@@ -74,6 +75,7 @@ impl State {
         State {
             mistake: model.mistake,
             clock: model.clock,
+            is_late: model.late,
             names: Names::new(place),
             numa_nodes: model.nodes,
             instructions: (0..threads).map(|_| Mutex::new(())).collect(),

@@ -122,6 +122,8 @@ pub struct Model {
     pub reader_slots: usize,
     /// Whether time jumps.
     pub clock: bool,
+    /// Whether it is late from the beginning, for threads that only look at the clock.
+    pub late: bool,
     /// Whether a thread that dozes finds that time has passed.
     pub dozes: bool,
     /// Whether a waiter gives the others a turn before it looks at its word.
@@ -142,6 +144,7 @@ impl Model {
             preemptions: Some(preemptions),
             reader_slots: 2,
             clock: false,
+            late: false,
             dozes: false,
             late_looks: false,
             refusals: 0,
@@ -184,6 +187,11 @@ impl Model {
     /// The same with a clock.
     pub const fn with_clock(self) -> Self {
         Model { clock: true, ..self }
+    }
+
+    /// The same where nothing has been reclaimed for long: what a thread retires first is reclaimed soon.
+    pub const fn after_a_pause(self) -> Self {
+        Model { late: true, ..self }
     }
 
     /// The same where a doze takes a second on the clock of the thread that dozes: for waits that end by themselves.

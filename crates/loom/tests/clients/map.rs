@@ -180,6 +180,7 @@ fn bounded(preemptions: usize) -> Model {
 fn a_table_that_grows() {
     crate::report("rcu-map", || bounded(2).check(growing, &[grows, reads], |_| ()));
     crate::report("rcu-map", || bounded(2).check(growing, &[replaces, reads], |_| ()));
+    crate::report("rcu-map", || bounded(1).after_a_pause().check(growing, &[replaces, reads], |_| ()));
     crate::report("rcu-map", || bounded(1).check(growing, &[grows, replaces], |_| ()));
     crate::report("rcu-map", || bounded(2).check(growing, &[splits, reads], |_| ()));
     crate::report("rcu-map", || bounded(1).check(growing, &[splits, replaces], |_| ()));

@@ -190,12 +190,16 @@ fn remove<D>(shared: &Shared<D>, new: *mut Object) -> *mut Object {
     shared.root.swap(new, AcqRel)
 }
 
-fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+fn retires_only<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
     let object = remove(shared, null_mut());
     if !object.is_null() {
         // SAFETY: this thread's exchange has removed it.
         unsafe { shared.domain.retire(object) };
     }
+}
+
+fn retires<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    retires_only(shared);
     shared.domain.collect();
 }
 
@@ -477,6 +481,24 @@ fn counted() {
         crate::report("counted", || {
             let model = bounded(2).with_mistake(mistake);
             model.check_fails(start, &[retires, reads as fn(&Counted)], |_| ())
+        });
+    }
+}
+
+/// After a pause, the call that retires an object also reclaims what can be reclaimed.
+#[test]
+fn after_a_pause() {
+    let [twice, once] = [2, 1].map(|preemptions| bounded(preemptions).after_a_pause());
+    check("rcu, late", twice, start, &[retires_only, reads as fn(&Rcu)], clean);
+    check("rcu, late", once, start, &[retires_only, retires_only, reads as fn(&Rcu)], clean);
+    check("epoch, late", twice, start, &[retires_only, reads as fn(&Epoch)], clean);
+    check("qsbr, late", twice, start, &[retires_only, reads as fn(&Qsbr)], clean);
+    check("interval, late", twice, start, &[retires_only, reads as fn(&Interval)], clean);
+    check("hazard, late", twice, start, &[retires_only, reads as fn(&Hazard)], clean);
+    check("counted, late", twice, start, &[retires_only, reads as fn(&Counted)], clean);
+    for mistake in [Mistake::NoHeavyFence, Mistake::RelaxedAcquire] {
+        crate::report("rcu, late", || {
+            twice.with_mistake(mistake).check_fails(start, &[retires_only, reads as fn(&Rcu)], |_| ())
         });
     }
 }
