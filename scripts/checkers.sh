@@ -3,10 +3,11 @@
 # that is none, and what an uncontended pair of lock and unlock costs under it. Prints a table for docs/cli.md.
 # Needs gcc and valgrind; ThreadSanitizer comes with gcc.
 set -euo pipefail
-cd "$(dirname "$(readlink -f "$0")")/.."
+script=$(readlink -f "$0")
+cd "$(dirname "$script")/.."
 case ${1:-} in
 '') ;;
-*) sed -n '2,5s/^# //p' "$0"; [[ $1 == --help || $1 == -h ]] && exit 0; exit 2 ;;
+*) sed -n '2,5s/^# //p' "$script"; [[ $1 == --help || $1 == -h ]] && exit 0; exit 2 ;;
 esac
 for tool in gcc valgrind cargo; do
     command -v "$tool" >/dev/null || { echo "checkers.sh: $tool is missing" >&2; exit 1; }
@@ -14,6 +15,7 @@ done
 cargo build --quiet --release -p latchwork-cli -p latchwork-preload
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+latchwork=${CARGO_TARGET_DIR:-target}/release/latchwork
 gcc -g -O1 -o "$work/plain" scripts/checkers/cases.c -lpthread
 gcc -g -O1 -fsanitize=thread -o "$work/tsan" scripts/checkers/cases.c -lpthread
 
@@ -23,7 +25,7 @@ under() { # TOOL CASE...
     shift
     case $tool in
     none) set -- "$work/plain" "$@" ;;
-    check) set -- target/release/latchwork check --mutex glibc --rwlock glibc --error-exitcode 9 -- "$work/plain" "$@" ;;
+    check) set -- "$latchwork" check --mutex glibc --rwlock glibc --error-exitcode 9 -- "$work/plain" "$@" ;;
     helgrind | drd) set -- valgrind -q --tool="$tool" --error-exitcode=9 "$work/plain" "$@" ;;
     tsan) set -- env TSAN_OPTIONS="exitcode=9 detect_deadlocks=1" "$work/tsan" "$@" ;;
     esac

@@ -71,7 +71,7 @@ for kind in shared static; do
         pkg-config "${flags[@]}" latchwork | { [[ $kind == shared ]] && cat || sed 's/-llatchwork/-l:liblatchwork.a/'; })
 done
 LD_LIBRARY_PATH='' readelf --dynamic "$root/tmp/shared" | grep -q 'liblatchwork.so.0.1'
-! readelf --dynamic "$root/tmp/static" | grep -q liblatchwork
+! readelf --dynamic "$root/tmp/static" | grep -q liblatchwork || { echo "the static program needs liblatchwork.so" >&2; exit 1; }
 for kind in shared static; do
     chroot "$root" "/tmp/$kind" || { echo "the $kind program fails" >&2; exit 1; }
 done

@@ -14,7 +14,8 @@
 #
 # Examples:
 #
-#     scripts/install.sh --prefix ~/.local && PKG_CONFIG_PATH=~/.local/lib/pkgconfig cc main.c $(pkg-config --cflags --libs latchwork)
+#     scripts/install.sh --prefix ~/.local && export PKG_CONFIG_PATH=~/.local/lib/pkgconfig
+#     cc main.c $(pkg-config --cflags --libs latchwork) -Wl,-rpath,$HOME/.local/lib
 #     scripts/install.sh --prefix /usr --libdir /usr/lib/x86_64-linux-gnu --destdir debian/tmp
 set -euo pipefail
 # For the ranges of letters.
@@ -140,6 +141,15 @@ note_directories() {
         directory=${directory%/*}
     done
 }
+# What --uninstall removes.
+write_manifest() {
+    note_directories "${manifest#"$destdir"}"
+    mkdir -p "$(dirname "$manifest")"
+    printf '%s\n' "${installed[@]}" "${made[@]}" | sort -u >"$work/manifest"
+    install -m 644 "$work/manifest" "$manifest"
+}
+# An installation that fails or is interrupted can be removed, too.
+trap '((${#installed[@]} == 0)) || write_manifest; rm -rf "$work"' EXIT
 # put MODE FILE TO: installs a file, and notes that.
 put() {
     note_directories "$3"
@@ -198,9 +208,9 @@ if [[ $command == yes ]]; then
     "$latchwork" completions bash >"$work/bash" && put 644 "$work/bash" "$prefix/share/bash-completion/completions/latchwork"
     "$latchwork" completions zsh >"$work/zsh" && put 644 "$work/zsh" "$prefix/share/zsh/site-functions/_latchwork"
     "$latchwork" completions fish >"$work/fish" && put 644 "$work/fish" "$prefix/share/fish/vendor_completions.d/latchwork.fish"
-    # The library, where the command puts it that carries it.
-    XDG_CACHE_HOME=$work/cache "$latchwork" run -- /bin/true
-    put 644 "$work"/cache/latchwork/liblatchwork_preload-*.so "$prefix/lib/latchwork/liblatchwork_preload.so"
+    # The command carries it.
+    "$latchwork" library "$work/preload.so"
+    put 644 "$work/preload.so" "$prefix/lib/latchwork/liblatchwork_preload.so"
 fi
 
 # The licences: this project's, and those of the crates that are linked into what is installed.
@@ -229,10 +239,7 @@ cargo tree --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macr
 } >"$work/third-party"
 put 644 "$work/third-party" "$prefix/share/doc/latchwork/THIRD-PARTY"
 
-note_directories "${manifest#"$destdir"}"
-mkdir -p "$(dirname "$manifest")"
-printf '%s\n' "${installed[@]}" "${made[@]}" | sort -u >"$work/manifest"
-install -m 644 "$work/manifest" "$manifest"
+write_manifest
 echo "installed in ${destdir}${prefix}: ${#installed[@]} files"
 
 # Without --destdir: whether the dynamic linker finds the library by itself.

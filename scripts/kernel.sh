@@ -109,7 +109,7 @@ if ((${#missing[@]})); then
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
         >>"$log" 2>&1 || fail "the packages cannot be installed: see $log"
 fi
-headers=$(find /usr/src -maxdepth 1 -name 'linux-headers-*-amd64' | sort -V | tail -1)
+headers=$(find /usr/src -maxdepth 1 -name 'linux-headers-*-amd64' ! -name '*-cloud-*' ! -name '*-rt-*' | sort -V | tail -1)
 [[ -n $headers ]] || fail "linux-headers-amd64 is installed, but /usr/src has no headers"
 release=${headers##*/linux-headers-}
 image=$out/image/boot/vmlinuz-$release

@@ -5,16 +5,19 @@
 #
 #     scripts/packages.sh [--verify]
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+script=$(readlink -f "${BASH_SOURCE[0]}")
+cd "$(dirname "$script")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 unpublished=(latchwork-lab latchwork-loom latchwork-torture latchwork-workloads)
 verify=(--no-verify)
-if [[ ${1:-} == --verify ]]; then
-    verify=()
-fi
+case ${1:-} in
+'') ;;
+--verify) verify=() ;;
+*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$script"; [[ $1 == --help || $1 == -h ]] && exit 0; exit 2 ;;
+esac
 cargo package --workspace "${unpublished[@]/#/--exclude=}" "${verify[@]}" --allow-dirty --target-dir "$work/packages"
 
 registry=$work/registry

@@ -13,18 +13,21 @@ as_root() {
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-# Installs packages without letting Debian start their servers: we start our own, on loopback.
-apt_install() {
-    local policy=/usr/sbin/policy-rc.d made='' rc=0
-    if [[ ! -e $policy ]]; then
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+# Installs packages without letting Debian start their servers: we start our own, on loopback. The file that says so is removed
+# however this ends: a server that is installed later would silently not start. One of an earlier run that was killed is ours too.
+apt_install() (
+    policy=/usr/sbin/policy-rc.d text='#!/bin/sh
+# Made by real-programs.sh, and removed by it.
+exit 101'
+    if [[ ! -e $policy || $(cat "$policy") == "$text" ]]; then
+        trap 'as_root rm -f "$policy"' EXIT
+        trap 'exit 130' INT
+        trap 'exit 143' TERM
+        as_root tee "$policy" <<<"$text" >/dev/null
         as_root chmod 755 "$policy"
-        made=1
     fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" || rc=$?
-    [[ -z $made ]] || as_root rm -f "$policy"
-    return $rc
-}
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+)
 
 # A Debian source package, unpacked with Debian's patches. It uses package lists of its own, so that
 # the system's apt configuration needs no deb-src line.
@@ -99,7 +102,7 @@ build_hash_table_bench() {
 }
 
 install_all() {
-    command -v apt-get >/dev/null || die "install needs Debian's or Ubuntu's apt-get; elsewhere install by hand: ${APT_PACKAGES[*]}"
+    command -v apt-get >/dev/null || die "install needs Debian's apt-get, and its sources; elsewhere install by hand: ${APT_PACKAGES[*]}"
     mkdir -p "$WORK/bin" "$WORK/src"
     local missing=() package
     for package in "${APT_PACKAGES[@]}"; do

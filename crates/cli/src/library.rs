@@ -2,6 +2,7 @@
 //! load.
 
 use crate::profile::files::temporary_directory;
+use clap::Args;
 use latchwork_console::failure::{Failure, Result};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -19,6 +20,19 @@ const FILE_NAME: &str = concat!("liblatchwork_preload-", env!("LATCHWORK_PRELOAD
 
 /// Where a package of the system installs the library.
 const INSTALLED: &str = "/usr/lib/latchwork/liblatchwork_preload.so";
+
+/// Options of `latchwork library`.
+#[derive(Args)]
+pub struct Options {
+    /// The file, which is replaced if it is there
+    file: PathBuf,
+}
+
+/// Writes the library to a file, whatever is installed and wherever programs would find it.
+pub fn write(options: &Options) -> Result<()> {
+    let path = &options.file;
+    fs::write(path, CARRIED).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
 
 /// The library's path. Where no package of the system has installed the library, this function writes it first.
 ///
@@ -148,7 +162,8 @@ fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
 
 /// Makes sure that no other user can put another directory in the place of this one. The directories above it must
 /// belong to this user or to the system. Where other users may write to one, it must be sticky, so that they cannot
-/// rename what belongs to this user.
+/// rename what belongs to this user. A group counts as others, unless it is the user's own: it has the user's number and is the
+/// process's.
 fn check_above(directory: &Path) -> std::result::Result<(), String> {
     // SAFETY: both take no pointer and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -156,7 +171,8 @@ fn check_above(directory: &Path) -> std::result::Result<(), String> {
     let system = fs::metadata("/").map_or(0, |root| root.uid());
     for above in directory.ancestors().skip(1) {
         let found = fs::metadata(above).map_err(|error| format!("{}: {error}", above.display()))?;
-        let by_group = found.mode() & 0o020 != 0 && ![group, 0].contains(&found.gid());
+        let is_own = found.gid() == 0 || found.gid() == group && group == user;
+        let by_group = found.mode() & 0o020 != 0 && !is_own;
         let by_all = found.mode() & 0o002 != 0;
         let sticky = found.mode() & libc::S_ISVTX != 0;
         if ![user, 0, system].contains(&found.uid()) || (by_group || by_all) && !sticky {

@@ -114,6 +114,9 @@ enum Command {
     /// Write the manual pages
     #[command(after_help = documents::MAN_HELP)]
     Man(documents::ManOptions),
+    /// Write the preload library that this command carries to a file, for installations
+    #[command(hide = true)]
+    Library(library::Options),
     /// The built-in program that `compare` measures: a key-value store that checks itself
     #[command(hide = true)]
     DemoKv(demo::Options),
@@ -166,6 +169,7 @@ fn command() -> i32 {
         Command::Tune(options) => tune::tune(*options),
         Command::Completions(options) => documents::completions(Cli::command(), &options).map(|()| 0),
         Command::Man(options) => documents::man(Cli::command(), &options).map(|()| 0),
+        Command::Library(options) => library::write(&options).map(|()| 0),
         Command::DemoKv(options) => demo::demo(&options).map(|()| 0),
     };
     failure::exit_status("latchwork", result)

@@ -81,6 +81,8 @@ void stop_timers(void)
 	int cpu;
 
 	WRITE_ONCE(timers_run, false);
-	for_each_online_cpu(cpu)
-		hrtimer_cancel(per_cpu_ptr(&timers, cpu));
+	/* The timer of a processor that has gone offline runs on another one. */
+	for_each_possible_cpu(cpu)
+		if (per_cpu(timers, cpu).function)
+			hrtimer_cancel(per_cpu_ptr(&timers, cpu));
 }

@@ -33,10 +33,13 @@ bool lw_k_may_sleep(void)
 
 void lw_k_yield(void)
 {
-	if (need_resched() && lw_k_may_sleep())
+	if (need_resched() && lw_k_may_sleep()) {
+		/* The caller may be about to wait for an event: it must not do so here. As mutex_optimistic_spin does. */
+		__set_current_state(TASK_RUNNING);
 		schedule();
-	else
+	} else {
 		cpu_relax();
+	}
 }
 
 void lw_k_doze(u64 nanos)

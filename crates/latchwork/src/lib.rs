@@ -31,7 +31,8 @@
 //! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot and pthread to these.
 //!
 //! No lock is poisoned by a panic. No lock allocates for each acquisition: what waiters and readers need comes from
-//! pools of the process. Each type can be made in a `static`.
+//! pools of the process. Each lock can be made in a `static`, and so can a [`reclaim::RcuOption`]. An [`Rcu`](reclaim::Rcu) or a map
+//! in a `static` needs a [`LazyLock`](std::sync::LazyLock).
 //!
 //! # How it is built
 //!

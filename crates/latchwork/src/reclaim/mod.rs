@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`qsbr`] | nothing per section; a quiescent state every now and then | back-pressure, in quiescent states |
 //! | [`rcu`], [`epoch`] | a few plain instructions per section | back-pressure, outside of sections |
-//! | [`interval`] | the same, and a load and a comparison per pointer | what there was when a reader stopped |
+//! | [`interval`] | the same, and a load and a comparison per pointer | one and a half times what there was when a reader stopped, and three batches per retiring thread |
 //! | [`hazard`] | a store and a second look per pointer | a number of objects, whatever readers do |
 //! | [`counted`] | two atomic instructions on a shared line per pointer | what readers hold |
 //!
