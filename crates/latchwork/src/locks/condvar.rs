@@ -6,12 +6,12 @@
 //!
 //! A waiter, still holding the mutex, notes the sequence number (its [`Ticket`]) and counts itself in. It unlocks the mutex,
 //! sleeps while the number is unchanged, counts itself out, and locks the mutex again. A notification *claims* one of the
-//! counted waiters, or all of them. Then it advances the number and wakes as many sleepers. A notification that finds no
-//! waiter that is not claimed is one load.
+//! counted waiters, or all of them. Then it advances the number and wakes as many sleepers. A notification that finds all of them
+//! claimed only advances the number, and one that finds no waiter is one load.
 //!
 //! | word | changed by | pairs with |
 //! |---|---|---|
-//! | `sequence`, the futex | a notification that has claimed a waiter adds one | the futex compares it with the ticket |
+//! | `sequence`, the futex | a notification that finds a waiter adds one | (R) the futex, which compares it with the ticket |
 //! | `waiters`, COUNT: the waiters between `prepare` and `finish` | `prepare`, after it has read the ticket | (T) release |
 //! | | `finish` | (A) release |
 //! | `waiters`, CLAIMED: how many of them notifications have claimed | a notification, before it advances the number | (T) acquire |
@@ -26,13 +26,18 @@
 //! notification: the number has moved past its ticket and it does not sleep, or it was woken, or its deadline has passed. Call
 //! a claim *pending* until its notification has made its system call. The invariant is: CLAIMED is at most the number of due
 //! waiters plus the number of pending claims. If CLAIMED equals COUNT, as many waiters as are not due will be woken by pending
-//! claims, and a further notification has nothing to do. Every step keeps the invariant:
+//! claims, and a further notification need not wake any. Every step keeps the invariant:
 //! - A claim adds one to CLAIMED and one to the pending claims.
 //! - A wake that finds a sleeper makes it due: a woken waiter returns, even if the number has not moved.
 //! - A waiter that leaves is due. It takes a claim away with it if there is one.
 //! - A wake that finds no sleeper ends a pending claim. By (T), all waiters that its notification has counted had tickets from
 //!   before the number moved. None of them sleeps, so all are due, or have left with a claim. When the claim was made, there
 //!   were at least as many of them as claims, including this one. So one of them is due without a claim.
+//!
+//! *No later waiter takes their wakes.* A notification that relies on pending claims advances the number first, and then finds all
+//! waiters still claimed. So those that do not sleep yet will not, and those that sleep were there before every waiter that comes
+//! later: the kernel wakes them first, and a waiter whose sleep a signal handler interrupts does not fall asleep again. Without
+//! this, a claimed waiter could fall asleep behind a later one, which then got its wake.
 //!
 //! A waiter that leaves after its deadline may take the claim of another waiter away. Then CLAIMED is too small, which costs
 //! a system call. So does CLAIMED when it has reached its largest value.
@@ -50,17 +55,16 @@
 //! *Spurious wakeups* happen: a waiter that has not gone to sleep when another waiter is notified returns too, and so does a
 //! waiter whose thread has run a signal handler. Callers check their condition in a loop, as always.
 //!
-//! *Where this fails*: the kernel wakes the waiter of the highest priority, and of one priority the one that has slept longest. So a
-//! thread that begins to wait between a claim and its wake may get that wake: if it has a higher real-time priority, or if the
-//! claimed waiter runs a signal handler meanwhile, and then sleeps again. A further notification may have relied on that claim.
-//! Its waiter then sleeps until the next notification. In glibc's condition variable waiters sleep in two groups, and this cannot be.
+//! *Where this fails*: the kernel wakes the waiter of the highest real-time priority, and of one priority the one that has slept
+//! longest. So a thread of a higher priority that begins to wait between a claim and its wake gets that wake. The claimed waiter then
+//! sleeps until the next notification. In glibc's condition variable waiters sleep in two groups, and this cannot be.
 //!
 //! *Wraparound*: a waiter that is stopped between `prepare` and falling asleep for exactly 2^32 notifications (or a multiple)
 //! would take the number for unchanged, and sleep until the next notification. At ten million notifications a second, that
 //! is a thread that did not run for seven minutes, to the notification.
 //!
 //! Size: 8 bytes, none per waiter.
-//! Atomics: wait 2 (beside the mutex), notification 0 or 2.
+//! Atomics: wait 2 (beside the mutex), notification 0, 1 (all waiters are claimed; and a fence) or 2.
 //! Fairness: the kernel wakes the thread that has slept longest (of the highest priority); the mutex decides which thread
 //! goes on.
 //! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it. A
@@ -254,9 +258,19 @@ impl<M: Machine> RawCondvar<M> {
     fn wake(&self, count: u32) {
         let sequence = &raw const self.sequence;
         let mut waiters = Waiters(self.waiters.load(Relaxed));
+        let mut has_advanced = false;
         loop {
             if waiters.claimed() == waiters.count() {
-                return; // all are due or will be woken by pending claims, or there are none any more
+                if has_advanced || waiters.count() == 0 {
+                    return; // all are due or will be woken by pending claims, or there are none any more
+                }
+                // (R) pairs with the futex, which is a full fence before it compares the word: a waiter that counts itself in
+                // unseen by the next load falls asleep behind all that are counted here.
+                self.sequence.fetch_add(1, Relaxed);
+                M::full_fence();
+                has_advanced = true;
+                waiters = Waiters(self.waiters.load(Relaxed));
+                continue;
             }
             // (T) pairs with `prepare`: all tickets of the counted waiters were read before the number moves.
             match self.waiters.compare_exchange(waiters.0, waiters.claim(count).0, Acquire, Relaxed) {

@@ -2,7 +2,7 @@
 
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily};
 use crate::mutex::{bounded, for_each_mutex};
-use latchwork::locks::condvar::RawCondvar;
+use latchwork::locks::condvar::{RawCondvar, Ticket};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::{Deadline, Machine, Wait, Word};
 use latchwork::registry::{self, Visitor};
@@ -323,4 +323,41 @@ fn finds_sleep_without_a_look() {
     for_each_mutex!(L => Model::new(2)
         .with_mistake(Mistake::SleepsUnseen)
         .check_fails(Market::<L>::new, &[consumes, produces], sold::<L, 1>));
+}
+
+/// A condition variable with a waiter that is counted in, and does not sleep yet.
+struct Counted {
+    changed: ManuallyDrop<RawCondvar<Loom>>,
+    ticket: Ticket,
+    returned: <Loom as Machine>::U32,
+}
+
+/// A notification relies on another one's claim of that waiter, and a thread begins to wait after that, but falls asleep before it. The
+/// waiter returns nevertheless; up to 1 preemption. (With 2, 1.6 million executions take a minute: then the later waiter may also begin
+/// while the second notification looks at the waiters.)
+#[test]
+fn a_later_waiter_takes_no_notification_away() {
+    fn start() -> Counted {
+        let changed = ManuallyDrop::new(RawCondvar::new_in());
+        let ticket = changed.prepare();
+        Counted { changed, ticket, returned: Word::new(0) }
+    }
+    fn sleeps(shared: &Counted) {
+        let reason = shared.changed.block(shared.ticket, None);
+        shared.changed.finish(shared.ticket, reason);
+        shared.returned.store(1, Relaxed);
+        Loom::full_fence(); // as a mutex would order it with the look at the waiters
+        shared.changed.notify_all();
+    }
+    fn comes_later(shared: &Counted) {
+        let ticket = shared.changed.prepare();
+        Loom::full_fence();
+        let returned = shared.returned.load(Relaxed) == 1;
+        let reason = if returned { Wait::Woken } else { shared.changed.block(ticket, None) };
+        shared.changed.finish(ticket, reason);
+    }
+    let threads: &[fn(&Counted)] =
+        &[sleeps, |shared| shared.changed.notify_one(), |shared| shared.changed.notify_all(), comes_later];
+    let model = Model::new(1 + usize::from(deep()));
+    crate::report("condvar", || model.check(start, threads, |_| ()));
 }
