@@ -2,8 +2,8 @@
 //!
 //! A thread keeps a short list of free nodes in thread-local memory, so taking and returning a node is a few plain
 //! instructions. The list is refilled from a global stack, and spills to it. Threads push chains onto the stack one by
-//! one, but take all chains at once: without a pop of a single chain there is no ABA problem. Memory comes from the kernel, a
-//! page of nodes at a time, and is never given back. Nothing here allocates.
+//! one, but take all chains at once, and put all but the first back: without a pop of a single chain there is no ABA problem. Memory comes
+//! from the kernel, a page of nodes at a time, and is never given back. Nothing here allocates.
 //!
 //! A thread that exits returns its list ([`Hook`]). Where its exit would not be noticed, a thread returns each node at
 //! once when it releases the node.
@@ -34,7 +34,7 @@ struct Cache {
     exit_hook: bool,
 }
 
-/// Chains of free nodes, linked through `next`.
+/// Chains of free nodes. The nodes of a chain are linked through `links[0]`, and the first nodes of the chains through `links[1]`.
 static GLOBAL: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
 // SAFETY: zero bytes are an empty list of a thread that has not asked for its exit to be noticed.
@@ -102,30 +102,46 @@ unsafe fn release_first(cache: *mut Cache, node: &'static Node) {
     }
 }
 
-/// Takes every chain there is, keeps one page's worth and puts the rest back.
+/// Takes every chain there is, keeps the first and puts the others back: at once, or another thread would find none, and map a
+/// page.
 #[cold]
 unsafe fn refill(cache: *mut Cache) -> &'static Node {
-    // (A) pairs with the push in `give`: this thread sees the links of the chain.
+    // (A) pairs with the push in `put`: this thread sees the links of the chains.
     let mut chain = GLOBAL.swap(null_mut(), Ordering::Acquire);
-    if chain.is_null() {
-        chain = map_page();
-    }
-    let mut last = chain;
-    let mut length = 1;
-    // SAFETY: the chain is this thread's alone since the swap, and nodes are never unmapped.
+    // SAFETY: the chains are this thread's alone since the swap, and nodes are never unmapped.
     unsafe {
-        while length < PAGE && !(*last).links[0].load(Ordering::Relaxed).is_null() {
-            last = (*last).links[0].load(Ordering::Relaxed);
+        if chain.is_null() {
+            chain = map_page();
+        } else {
+            let others = (*chain).links[1].load(Ordering::Relaxed);
+            // (A) passes on what this thread has seen. If chains have come meanwhile, these go before them.
+            if !others.is_null()
+                && GLOBAL.compare_exchange(null_mut(), others, Ordering::Release, Ordering::Relaxed).is_err()
+            {
+                put(others, last_chain(others));
+            }
+        }
+        let mut length = 0;
+        let mut node = (*chain).links[0].load(Ordering::Relaxed);
+        (*cache).head = node;
+        while !node.is_null() {
+            node = (*node).links[0].load(Ordering::Relaxed);
             length += 1;
         }
-        let rest = (*last).links[0].load(Ordering::Relaxed);
-        (*last).links[0].store(null_mut(), Ordering::Relaxed);
-        if !rest.is_null() {
-            give(rest);
-        }
-        (*cache).head = (*chain).links[0].load(Ordering::Relaxed);
-        (*cache).length = length - 1;
+        (*cache).length = length;
         &*chain
+    }
+}
+
+/// The last of some chains that belong to the caller alone.
+unsafe fn last_chain(mut chain: *mut Node) -> *mut Node {
+    loop {
+        // SAFETY: the caller's, and never unmapped.
+        let next = unsafe { (*chain).links[1].load(Ordering::Relaxed) };
+        if next.is_null() {
+            return chain;
+        }
+        chain = next;
     }
 }
 
@@ -148,20 +164,20 @@ unsafe fn spill(cache: *mut Cache) {
 
 /// Pushes a chain that belongs to the caller alone.
 unsafe fn give(chain: *mut Node) {
-    let mut last = chain;
-    // SAFETY: the chain is the caller's alone, and nodes are never unmapped.
-    unsafe {
-        while !(*last).links[0].load(Ordering::Relaxed).is_null() {
-            last = (*last).links[0].load(Ordering::Relaxed);
-        }
-        let mut head = GLOBAL.load(Ordering::Relaxed);
-        loop {
-            (*last).links[0].store(head, Ordering::Relaxed);
-            // (A) publishes the chain's links to the thread that takes it.
-            match GLOBAL.compare_exchange(head, chain, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+    // SAFETY: forwarded from the caller.
+    unsafe { put(chain, chain) };
+}
+
+/// Pushes chains that belong to the caller alone, from the first to the last.
+unsafe fn put(first: *mut Node, last: *mut Node) {
+    let mut head = GLOBAL.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the caller's, and never unmapped.
+        unsafe { (*last).links[1].store(head, Ordering::Relaxed) };
+        // (A) publishes the links to the thread that takes the chains.
+        match GLOBAL.compare_exchange(head, first, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
         }
     }
 }
@@ -229,5 +245,28 @@ mod tests {
         }
         // 50 threads of 200 nodes each: 10,000 if none came back.
         assert!(all.len() < 2000, "thread exit does not return nodes: {} seen", all.len());
+
+        // Threads that come and go at the same time. If one that takes a chain keeps the others from the rest, they map pages, of
+        // which a hundred came in this test.
+        let one_each = || {
+            let mut seen = HashSet::new();
+            for _ in 0..5000 {
+                let node = std::thread::spawn(|| {
+                    let node = acquire();
+                    // SAFETY: acquired above, and released once.
+                    unsafe { release(node) };
+                    node.as_ptr() as usize
+                });
+                seen.insert(node.join().unwrap());
+            }
+            seen
+        };
+        let spawners: Vec<_> = (0..4).map(|_| std::thread::spawn(one_each)).collect();
+        spawners.into_iter().for_each(|spawner| all.extend(spawner.join().unwrap()));
+        assert!(
+            all.len() < 4000,
+            "a thread that refills its list keeps others from the rest: {} seen",
+            all.len()
+        );
     }
 }
