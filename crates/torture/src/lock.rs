@@ -186,7 +186,8 @@ impl<R: RawRwLock, F: OfRwLock<R>> Lock for Shared<R, F> {
     fn acquire(&self, access: Access, way: Way) -> Option<Token> {
         let word = match access {
             Access::Read => match way {
-                Way::Wait | Way::WeakTryThenWait => Some(self.0.read()),
+                Way::Wait => Some(self.0.read()),
+                Way::WeakTryThenWait => Some(self.0.try_read_weak().unwrap_or_else(|| self.0.read())),
                 Way::Try => self.0.try_read(),
                 Way::Until(deadline) => self.0.read_until(deadline),
             }

@@ -2,7 +2,9 @@
 
 use crate::chaos::{self, Disturbances};
 use crate::worker::{Crew, Worker, spawn};
+use std::any::Any;
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
@@ -192,6 +194,12 @@ fn watch<S: Subject>(
     }
 }
 
+/// What a thread said when it panicked.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why")
+}
+
 /// A life: some operations, then a new thread in this one's place.
 fn live<S: Subject>(subject: Arc<S>, crew: Arc<Crew>, place: usize) {
     spawn(move || {
@@ -202,8 +210,11 @@ fn live<S: Subject>(subject: Arc<S>, crew: Arc<Crew>, place: usize) {
             if crew.is_over() {
                 break;
             }
-            if let Err(what) = subject.operate(&mut worker) {
-                crew.fail(what);
+            match catch_unwind(AssertUnwindSafe(|| subject.operate(&mut worker))) {
+                Ok(Ok(())) => {}
+                Ok(Err(what)) => crew.fail(what),
+                // A thread that just went would only be missed, as one that stands still.
+                Err(panic) => crew.fail(format!("a thread panicked: {}", text_of(&*panic))),
             }
             worker.count(crate::worker::Count::Operations);
             worker.rest();
@@ -237,5 +248,33 @@ mod tests {
         let more = standstill.look(false);
         assert!(more > still, "standing still does not add up");
         assert_eq!(standstill.look(true), Duration::ZERO);
+    }
+
+    /// A subject whose operations panic.
+    struct Panics;
+
+    impl Subject for Panics {
+        fn operate(self: &Arc<Self>, _: &mut Worker) -> Result<(), String> {
+            panic!("the {}rd operation", 3)
+        }
+        fn balance(&self, _: &Crew) -> Result<(), String> {
+            Ok(())
+        }
+        fn describe(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_thread_is_told() {
+        let bounds = Bounds {
+            threads: 2,
+            time: Duration::from_secs(60),
+            patience: Duration::from_secs(60),
+            seed: 1,
+            disturb: false,
+        };
+        let failure = run(Panics, bounds, &AtomicBool::new(false)).failure;
+        assert_eq!(failure, Some(Failure::Broken("a thread panicked: the 3rd operation".into())));
     }
 }

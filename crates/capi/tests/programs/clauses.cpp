@@ -15,6 +15,7 @@ static bool mistake(char number) {
 #define lw_hazard_set(hazard, head) (mistake('1') ? (void)0 : lw_hazard_set(hazard, head))
 #define lw_rcu_read_lock() (mistake('2') ? (void)0 : lw_rcu_read_lock())
 #define lw_rcu_read_unlock() (mistake('2') ? (void)0 : lw_rcu_read_unlock())
+#define lw_rcu_is_reading() (mistake('2') ? 1 : lw_rcu_is_reading())
 #define lw_rcu_barrier(domain) (mistake('3') ? (void)0 : lw_rcu_barrier(domain))
 #define lw_rcu_synchronize() (mistake('4') ? (void)0 : lw_rcu_synchronize())
 #endif

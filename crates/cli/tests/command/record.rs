@@ -181,7 +181,11 @@ const LIVES: &str = r#"
     }
     static void *computes(void *unused) { return unused; }
     static void *detached(void *unused) { return unused; }
-    static void *sleeps(void *unused) { usleep(50000); return unused; }
+    static volatile int enough;
+    static void *sleeps(void *unused) {
+        do usleep(50000); while (!enough);
+        return unused;
+    }
     static void *waits(void *thread) { pthread_join(*(pthread_t *)thread, 0); return 0; }
     int main(void) {
         pthread_t threads[3], one;
@@ -206,6 +210,7 @@ const LIVES: &str = r#"
         pthread_join(threads[0], 0);
         if (pthread_timedjoin_np(one, 0, &past) == 0)
             return 1;
+        enough = 1;
         pthread_join(one, 0);
         return 0;
     }
@@ -425,11 +430,11 @@ fn short_runs_and_delays_last_as_long_as_they_do() {
         let truth = stdout(&output).trim().parse::<f64>().unwrap() / 1e9;
         let ratio = trace.about.seconds / truth;
         // Whatever the thread did or the recorder took between the first call and the last one is in it.
-        assert!(ratio > 0.98, "{} recorded, {truth} in truth", trace.about.seconds);
-        if ratio >= 1.15 {
+        let is_right = (0.98..1.15).contains(&ratio);
+        if !is_right {
             eprintln!("{} recorded, {truth} in truth", trace.about.seconds);
         }
-        ratio < 1.15
+        is_right
     };
     // The machine may stall between a call and the program's look at the clock: then once more.
     assert!((0..20).any(is_right), "the time is that of CLOCK_MONOTONIC");

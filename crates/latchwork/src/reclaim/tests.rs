@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 // As `docs/reclamation.md` says.
 const _: () = assert!(size_of::<Header>() == 24);
-const _: () = assert!(size_of::<crate::machine::Record<Native>>() == 128);
+const _: () = assert!(
+    size_of::<crate::machine::Record<Native>>() == if cfg!(feature = "section-origins") { 256 } else { 128 }
+);
 const _: () = assert!(size_of::<RcuDomain<Native>>() <= 768 && size_of::<HazardDomain<Native>>() <= 768);
 
 /// An object that says when it is reclaimed.
