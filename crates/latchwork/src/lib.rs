@@ -47,6 +47,10 @@
 //! instructions. On an older kernel, or where a filter forbids `membarrier`, readers of [`RwLock`] use the lock below the
 //! bias, and readers of RCU execute a full fence. x86-64 is what is tested and measured.
 //!
+//! Some filters do not refuse a system call, but kill the process. A program with such a filter that does not allow `membarrier` calls
+//! [`Native::init`](machine::Native::init) before it uses a lock, which finds that out, or
+//! [`Native::avoid_membarrier`](machine::Native::avoid_membarrier) before it installs the filter.
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |

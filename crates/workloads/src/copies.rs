@@ -115,7 +115,7 @@ impl<L: RawMutex> Copies for Sequence<L> {
         space: &mut [usize],
         change: impl FnOnce(&mut [usize]),
     ) {
-        let writing = thread.acquire(Some(0), || self.0.write());
+        let mut writing = thread.acquire(Some(0), || self.0.write());
         writing.load(words, space);
         change(space);
         writing.store(words, space);

@@ -7,7 +7,7 @@ use latchwork::machine::Machine;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// The longest wait that is told from longer ones: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -72,6 +72,13 @@ impl<S: Stage, G> Deref for Section<S, G> {
     #[inline]
     fn deref(&self) -> &G {
         &self.held
+    }
+}
+
+impl<S: Stage, G> DerefMut for Section<S, G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G {
+        &mut self.held
     }
 }
 

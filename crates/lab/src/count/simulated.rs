@@ -129,7 +129,7 @@ fn copying<L: RawMutex>(lock: &RawSeqLock<L>, inside: &dyn Fn()) {
 }
 
 fn changing<L: RawMutex>(lock: &RawSeqLock<L>, inside: &dyn Fn()) {
-    let writing = lock.write();
+    let mut writing = lock.write();
     inside();
     writing.store(&[], &[]);
 }

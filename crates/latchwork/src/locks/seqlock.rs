@@ -123,7 +123,7 @@ impl<L: RawMutex, const WORDS: usize> SeqLock<L, WORDS> {
 
     /// Changes the words. Readers go on while `change` computes, and see nothing of it if `change` panics.
     pub fn write<T>(&self, change: impl FnOnce(&mut [usize; WORDS]) -> T) -> T {
-        let writing = self.lock.write();
+        let mut writing = self.lock.write();
         let mut copy = [0; WORDS];
         writing.load(&self.words, &mut copy);
         let result = change(&mut copy);
@@ -223,7 +223,7 @@ impl<L: RawMutex> Writing<'_, L> {
 
     /// Stores `values` to `words`, in one moment.
     #[inline]
-    pub fn store(&self, words: &Words<L>, values: &[usize]) {
+    pub fn store(&mut self, words: &Words<L>, values: &[usize]) {
         let sequence = &self.lock.sequence;
         let even = sequence.load(Relaxed);
         sequence.store(even.wrapping_add(1), Relaxed);

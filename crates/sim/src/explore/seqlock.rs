@@ -51,7 +51,7 @@ impl<L: RawMutex<Machine = Explore>> Subject for SeqLock<L> {
             let before = if here().with(|s| s.no_stores_elsewhere()) { self.over.get() } else { 0 };
             match operation.what {
                 What::Lock => {
-                    let writing = waiting(|| lock.write());
+                    let mut writing = waiting(|| lock.write());
                     self.begun.set(self.begun.get() + 1);
                     writing.load(words, &mut copy);
                     self.judge(&copy, self.over.get(), self.over.get());

@@ -39,7 +39,7 @@
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter, Walk, shuffle};
 use super::{ConstNew, Info, RawMutex, Suspension};
-use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view};
+use crate::machine::{Clock, Machine, Native, Offers, QNode, Word, node_view, or_abort};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -130,7 +130,7 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
         }
         // The head does not walk: that would be on the way from one holder to the next. A thorough policy must not overlook
         // a waiter: then the head alone walks, before it takes the lock.
-        if P::THOROUGH && P::applies::<M>() {
+        if P::THOROUGH && or_abort(P::applies::<M>) {
             _ = shuffle::<M, P>(node, node, &self.tail, SPINNERS_IN_A_ROW, |_| false, |_| false);
         }
         let mut shuffler = !P::THOROUGH && (is_shuffler(node) || self.head_may_shuffle());
@@ -158,7 +158,7 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
     /// Whether the head may start shuffling: then it is, or makes another, the shuffler.
     fn head_may_shuffle(&self) -> bool {
         // (T) pairs with the end of a walk in `wait_for_head`.
-        let may = P::applies::<M>() && self.shuffling.load(Acquire) == 0;
+        let may = or_abort(P::applies::<M>) && self.shuffling.load(Acquire) == 0;
         if may {
             self.shuffling.store(1, Relaxed);
         }
@@ -192,8 +192,9 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
         let from = if resume.is_null() { node } else { unsafe { Waiter::at(resume) } };
         // Where a run begins, a coin decides whether the role moves to the next group at once.
         let at_once = P::RANKS == 1 && HANDS_ON && batch == 0 && coin::<M>();
-        let strange =
-            |waiter: Waiter<'_, M>| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0;
+        let strange = |waiter: Waiter<'_, M>| {
+            or_abort(|| P::rank::<M>(node.key().load(Relaxed), waiter.key().load(Relaxed)) != 0)
+        };
         let stop =
             |current: Waiter<'_, M>| node.status().load(Relaxed) == READY || at_once && strange(current);
         let Some(Walk { last, reached, stopped }) =

@@ -18,7 +18,7 @@
 //! it passes it until it has had the lock. With one rank, at most `(n + 1) * PATIENCE` others pass a waiter with `n` in front of it. With
 //! more ranks the bound is larger: who is put in front of a waiter that was moved itself counts there, and not further behind.
 
-use crate::machine::{Machine, QNode, Word, node_view};
+use crate::machine::{Machine, QNode, Word, node_view, or_abort};
 use core::sync::atomic::Ordering::*;
 
 /// The most ranks that a policy can have.
@@ -26,6 +26,8 @@ pub const MAX_RANKS: usize = 8;
 
 /// The order in which waiters get a lock, as seen from the waiter that shuffles. A waiter's own thread takes its key when it
 /// queues.
+///
+/// If [`rank`](Self::rank) or [`applies`](Self::applies) panics, the process ends: the thread stands in a queue that others are in.
 pub trait Policy: Send + Sync + 'static {
     /// How many ranks there are, at most [`MAX_RANKS`].
     const RANKS: usize = 1;
@@ -141,7 +143,7 @@ pub(crate) fn shuffle<'a, M: Machine, P: Policy>(
         // SAFETY: it stands behind the shuffler, so it cannot leave the queue before the shuffler does.
         let current = unsafe { Waiter::at(next) };
         wall = P::RANKS > 1 && current.passed().load(Relaxed) >= quota;
-        let rank = P::rank::<M>(key, current.key().load(Relaxed));
+        let rank = or_abort(|| P::rank::<M>(key, current.key().load(Relaxed)));
         if abandoned(current) {
             if !take_out::<M, P>(tail, reached, current) {
                 break;

@@ -36,7 +36,7 @@ use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
 pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
 use crate::locks::bits::Bits;
-use crate::machine::{Deadline, MICRO, Machine, QNode, Wait, Word, micros};
+use crate::machine::{Deadline, MICRO, Machine, QNode, Wait, Word, micros, or_abort};
 use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
 const WAITING: u32 = 0;
@@ -225,7 +225,7 @@ pub(crate) fn walk<M: Machine, P: Policy>(
     stop: impl Fn() -> bool,
 ) {
     let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
-    if P::applies::<M>() {
+    if or_abort(P::applies::<M>) {
         _ = shuffle::<M, P>(node, node, tail, IN_A_ROW, |_| stop(), abandoned);
     }
     if long {

@@ -162,6 +162,7 @@ pub struct RawBravo<
 impl<R: ConstNew, P: Publish<Native>, W, V, S> RawBravo<Native, R, P, W, V, S> {
     /// An unlocked lock, unbiased.
     pub const fn new() -> Self {
+        const { assert!(!R::HAS_SLOTS, "BRAVO over BRAVO: both locks would have one address") };
         RawBravo { lock: R::NEW, bias: BiasWord::new(), in_a_row: AtomicU32::new(0), parts: PhantomData }
     }
 }
@@ -206,6 +207,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     }
 
     fn with_bias(bias: Bias) -> Self {
+        const { assert!(!R::HAS_SLOTS, "BRAVO over BRAVO: both locks would have one address") };
         let (lock, bias, in_a_row) = (R::new_in(), BiasWord::new_in(bias), M::U32::new(0));
         RawBravo { lock, bias, in_a_row, parts: PhantomData }
     }
@@ -341,6 +343,7 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
     };
 
     const SHARES: bool = R::SHARES;
+    const HAS_SLOTS: bool = true;
     const PREFERS_READERS: bool = R::PREFERS_READERS;
 
     fn new_in() -> Self {

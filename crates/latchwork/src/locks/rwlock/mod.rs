@@ -131,6 +131,15 @@ pub unsafe trait RawRwLock: Send + Sync + Sized + 'static {
     /// Whether any thread may end a write acquisition. glibc's lock takes a release by another thread than the writer for
     /// that of a reader.
     const RELEASED_BY_ANY: bool = true;
+    /// Whether the lock's own address stands in the slots of readers. [`bravo`] cannot be over such a lock, because both would have one
+    /// address:
+    ///
+    /// ```compile_fail,E0080
+    /// use latchwork::locks::rwlock::{bravo::Rows, shfl_rw::RawShflRw};
+    /// use latchwork::machine::Native;
+    /// static TWICE: Rows<Native, Rows<Native, RawShflRw<Native>>> = Rows::new();
+    /// ```
+    const HAS_SLOTS: bool = false;
 
     /// An unlocked lock, on any machine.
     fn new_in() -> Self;

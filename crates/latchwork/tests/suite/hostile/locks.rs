@@ -81,7 +81,7 @@ impl Visitor<Native> for Each {
             let mut copy = vec![0; length];
             assert!(lock.try_read(&words, &mut copy) && lock.try_read(&[], &mut copy));
             lock.read(&words, &mut copy, || ());
-            let writing = lock.write();
+            let mut writing = lock.write();
             writing.load(&words, &mut copy);
             writing.store(&words, &copy);
             writing.store(&[], &copy);

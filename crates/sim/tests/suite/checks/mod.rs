@@ -202,7 +202,7 @@ pub fn seqlock<L: RawMutex<Machine = Sim>>(
     let report = scene.run(&shared, &|round| {
         let seen = &seen[thread()];
         if mix(round).is_multiple_of(4) {
-            let writing = lock.write();
+            let mut writing = lock.write();
             acquired(0);
             let mut values = [0; 4];
             writing.load(words, &mut values);
