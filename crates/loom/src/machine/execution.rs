@@ -44,6 +44,8 @@ pub struct State {
     /// ... and as the clock thread knows it.
     pub(super) jumped: StdCell<bool>,
     pub(super) nodes: RefCell<Vec<*mut QNode<Loom>>>,
+    /// Whether a thread has spun for so long that only one schedule was followed from there on.
+    pub(super) cut_short: StdCell<bool>,
     /// Per thread.
     pub(super) free_nodes: RefCell<Vec<Vec<*mut QNode<Loom>>>>,
     pub(super) nodes_out: StdCell<isize>,
@@ -76,6 +78,7 @@ impl State {
             mistake: model.mistake,
             clock: model.clock,
             is_late: model.late,
+            cut_short: StdCell::new(false),
             names: Names::new(place),
             numa_nodes: model.nodes,
             instructions: (0..threads).map(|_| Mutex::new(())).collect(),
@@ -245,6 +248,8 @@ pub fn exit_thread() {
 
 std::thread_local! {
     static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
+    /// How many executions of the present exploration were cut short.
+    pub(super) static CUT_SHORT: StdCell<usize> = const { StdCell::new(0) };
 }
 
 loom::thread_local! {
@@ -265,7 +270,10 @@ pub(super) fn be_thread(number: usize) {
 
 /// Ends the execution. All threads but the caller have been joined.
 pub(super) fn end() {
-    shared_state().end();
+    let state = shared_state();
+    state.end();
+    CUT_SHORT.set(CUT_SHORT.get() + usize::from(state.cut_short.get()));
+    drop(state);
     STATE.set(None);
 }
 

@@ -68,11 +68,16 @@ pub enum Mistake {
 }
 
 /// How much was explored.
-pub struct Outcome(usize);
+pub struct Outcome {
+    executions: usize,
+    /// Those in which a thread spun for so long that only one schedule was followed from there on.
+    cut_short: usize,
+}
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} executions", self.0)
+        write!(f, "{} executions", self.executions)?;
+        if self.cut_short > 0 { write!(f, " ({} cut short)", self.cut_short) } else { Ok(()) }
     }
 }
 
@@ -254,6 +259,7 @@ impl Model {
         let alone = client.threads.len() == 1;
         let all = client.threads.len() + usize::from(self.clock);
         builder.max_threads = all;
+        execution::CUT_SHORT.set(0);
         let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counter = executions.clone();
         // One place for all executions: what an algorithm computes from a lock's identity (a hash)
@@ -303,7 +309,7 @@ impl Model {
             executions > 1 || alone || self.has_turns_only() || self.mistake != Mistake::None,
             "one execution shows nothing: the threads do not meet"
         );
-        Outcome(executions)
+        Outcome { executions, cut_short: execution::CUT_SHORT.get() }
     }
 }
 
