@@ -2,7 +2,7 @@
 
 use crate::profile::files::{self, Recordings};
 use crate::profile::join;
-use crate::profile::session::{self, Stdout};
+use crate::profile::session::{self, Ended, Stdout};
 use crate::profile::symbols::Frame;
 use crate::run::{Locks, Programs};
 use clap::{Args, ValueHint};
@@ -113,7 +113,7 @@ pub fn record(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
-    let (status, left) = session::run(&options.command, &environment, Stdout::Own)?;
+    let Ended { status, left, .. } = session::run(&options.command, &environment, Stdout::Own)?;
     ending::by_signals();
     if !left.is_empty() {
         output::say(&format!("latchwork: warning: {}", session::background(&left, "record", "trace")));

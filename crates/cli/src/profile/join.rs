@@ -177,7 +177,7 @@ impl Joiner {
         let program = program(recording);
         let first_thread = self.profile.threads.len();
         for thread in &recording.threads {
-            self.profile.threads.push(self::thread(process, thread));
+            self.profile.threads.push(self::thread(process, recording, thread));
         }
         self.unfinished(recording, &places, &stacks);
         for event in &recording.events {
@@ -207,29 +207,15 @@ impl Joiner {
         overhead.calls += recording.classes.iter().map(|class| calls(&class.counters)).sum::<u64>();
     }
 
-    /// Threads that waited for a lock when the recording ended: a deadlock perhaps.
+    /// Threads that waited when the recording ended: a deadlock perhaps, or workers without work.
     fn unfinished(&mut self, recording: &Recording, places: &[Place], stacks: &[StackId]) {
-        let mut waiting: HashMap<usize, (u64, StackId)> = HashMap::new();
         for thread in &recording.threads {
-            if let Some(wait) = &thread.waiting
-                && let Place::Lock(lock) = places[wait.class]
-            {
-                waiting.entry(lock).or_insert((0, stacks[wait.stack])).0 += 1;
-                let class = &mut self.profile.locks[lock];
-                class.waiting += 1;
-                class.waiting_since_sum = class.waiting_since_sum.saturating_add(wait.since);
-            }
-        }
-        let mut waiting: Vec<_> = waiting.into_iter().collect();
-        waiting.sort_unstable();
-        for (lock, (threads, stack)) in waiting {
-            let place = self.place(stack);
-            self.profile.notes.push(format!(
-                "At the end {} still waited for {} in process {}, for example at {place}. These waits are in no figure.",
-                if threads == 1 { "a thread".into() } else { format!("{} threads", count(threads)) },
-                self.profile.locks[lock].name,
-                recording.pid
-            ));
+            let Some((wait, wait_ns)) = unfinished(recording, thread) else { continue };
+            let waiting = match places[wait.class] {
+                Place::Lock(lock) => &mut self.profile.locks[lock].waiting,
+                Place::Condition(condition) => &mut self.profile.condvars[condition].waiting,
+            };
+            waiting.add(wait_ns, stacks[wait.stack]);
         }
     }
 
@@ -379,12 +365,17 @@ impl Joiner {
         }
         // The waits name locks by number, so that sorting must say where each went.
         // A lock that got its name before its first use has left nothing in the class that it had without the name.
-        let is_there = |class: &Class| class.instances > 0 || class.acquisitions > 0 || class.waits.count > 0;
+        let is_there = |class: &Class| {
+            class.instances > 0
+                || class.acquisitions > 0
+                || class.waits.count > 0
+                || class.waiting.threads > 0
+        };
         let mut order: Vec<usize> =
             (0..profile.locks.len()).filter(|lock| is_there(&profile.locks[*lock])).collect();
         order.sort_by_key(|lock| {
             let class = &profile.locks[*lock];
-            (std::cmp::Reverse((class.waits.sum_ns, class.acquisitions)), class.name.clone())
+            (std::cmp::Reverse((class.lost_ns(), class.acquisitions)), class.name.clone())
         });
         let mut moved = vec![0; profile.locks.len()];
         order.iter().enumerate().for_each(|(new, old)| moved[*old] = new);
@@ -393,7 +384,7 @@ impl Joiner {
         profile.waits.iter_mut().for_each(|wait| wait.lock = moved[wait.lock]);
         profile.waits.sort_by_key(|wait| wait.start_ns);
         profile.condvars.sort_by(|first, second| {
-            second.wait_ns.cmp(&first.wait_ns).then_with(|| first.name.cmp(&second.name))
+            second.idle_ns().cmp(&first.idle_ns()).then_with(|| first.name.cmp(&second.name))
         });
         profile.dropped =
             self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
@@ -513,15 +504,30 @@ fn module(module: &reader::Module, recording: &Recording) -> Module {
     Module { path: path.clone(), ..module.clone() }
 }
 
-fn thread(process: usize, thread: &reader::Thread) -> Thread {
+/// The wait in which the thread was when the recording ended, and how long it had lasted.
+fn unfinished<'a>(recording: &Recording, thread: &'a reader::Thread) -> Option<(&'a reader::Waiting, u64)> {
+    let wait = thread.waiting.as_ref()?;
+    Some((wait, recording.ended.saturating_sub(wait.since.max(recording.started))))
+}
+
+fn thread(process: usize, recording: &Recording, thread: &reader::Thread) -> Thread {
+    let (mut wait_ns, mut idle_ns) = (thread.wait_nanos, thread.sleep_nanos);
+    if let Some((wait, nanos)) = unfinished(recording, thread) {
+        let sum = match recording.classes[wait.class].kind {
+            Kind::Mutex | Kind::RwLock | Kind::Spin => &mut wait_ns,
+            Kind::Condvar | Kind::Semaphore | Kind::Barrier => &mut idle_ns,
+        };
+        *sum = sum.saturating_add(nanos);
+    }
+    let lived = thread.ended.saturating_sub(thread.started);
     Thread {
         process,
         tid: thread.tid,
         name: thread.name.clone(),
-        lifetime_ns: thread.ended.saturating_sub(thread.started).max(thread.wait_nanos + thread.sleep_nanos),
-        wait_ns: thread.wait_nanos,
+        lifetime_ns: lived.max(wait_ns.saturating_add(idle_ns)),
+        wait_ns,
         waits: thread.waits,
-        idle_ns: thread.sleep_nanos,
+        idle_ns,
     }
 }
 

@@ -163,6 +163,7 @@ pub fn profile() -> Profile {
         overhead: Overhead { calls: 1_010_000, stacks: 900, unwinding_ns: 900_000, memory_bytes: 2 << 20 },
         dropped: vec![Dropped { what: "stacks".into(), count: 12 }],
         notes: vec!["This is a sample.".into()],
+        attached: false,
         missing: Vec::new(),
         frames: interner.frames,
         stacks: interner.stacks,

@@ -37,13 +37,12 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(class: &Class, now: u64) -> Self {
-        let unfinished = (class.waiting * now).saturating_sub(class.waiting_since_sum);
+    fn of(class: &Class) -> Self {
         Self {
             acquisitions: class.acquisitions,
             reads: class.reads,
             contended: class.contended,
-            wait_ns: class.waits.sum_ns + unfinished,
+            wait_ns: class.lost_ns(),
             hold_ns: class.holds.sum_ns,
             holds: class.holds.count,
         }
@@ -145,24 +144,24 @@ impl Watch {
     /// Looks at what was read of it just now.
     pub fn look(&mut self, recordings: &[Recording]) -> Sample {
         // Looking up names takes a while.
-        let (now, clock) = (Instant::now(), crate::live::now());
+        let now = Instant::now();
         let profile = join::join_again(recordings, &mut self.symbols);
-        let sample = self.compare(profile, clock, now);
+        let sample = self.compare(profile, now);
         self.looked = now;
         sample
     }
 
-    fn compare(&mut self, profile: Profile, clock: u64, now: Instant) -> Sample {
+    fn compare(&mut self, profile: Profile, now: Instant) -> Sample {
         let mut rows = Vec::new();
         for (lock, class) in profile.locks.iter().enumerate() {
-            let all = Figures::of(class, clock);
+            let all = Figures::of(class);
             let before = self.before.insert((class.kind, class.name.clone()), all).unwrap_or_default();
             rows.push(Row {
                 lock,
                 name: class.name.clone(),
                 kind: class.kind,
                 instances: class.instances,
-                waiting: class.waiting,
+                waiting: class.waiting.threads,
                 last: all.since(&before),
                 all,
             });
@@ -187,14 +186,14 @@ pub mod tests {
     pub fn looks() -> [Sample; 2] {
         let mut watch = Watch::new();
         let begin = watch.begun;
-        let first = watch.compare(sample::profile(), 0, begin + Duration::from_secs(10));
+        let first = watch.compare(sample::profile(), begin + Duration::from_secs(10));
         watch.looked = begin + Duration::from_secs(10);
         let mut later = sample::profile();
         later.locks[1].acquisitions += 500;
         later.locks[1].contended += 5;
-        later.locks[1].waiting = 2;
-        later.locks[1].waiting_since_sum = 2 * 1_000;
-        [first, watch.compare(later, 500_001_000, begin + Duration::from_secs(11))]
+        later.locks[1].waiting.add(500_000_000, 0);
+        later.locks[1].waiting.add(500_000_000, 0);
+        [first, watch.compare(later, begin + Duration::from_secs(11))]
     }
 
     #[test]

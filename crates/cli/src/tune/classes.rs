@@ -71,7 +71,7 @@ impl Features {
     fn new(class: &Class, time_ns: u64) -> Self {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Self {
-            share: share(class.waits.sum_ns + class.acquisitions * TRANSFER, time_ns).min(1.0),
+            share: share(class.lost_ns() + class.acquisitions * TRANSFER, time_ns).min(1.0),
             acquisitions: class.acquisitions,
             contended: share(class.contended, class.acquisitions),
             reads: share(class.reads, class.acquisitions),

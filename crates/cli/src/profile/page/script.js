@@ -43,11 +43,11 @@ function locks() {
     { title: "waited", text: (lock) => percent(lock.contended, lock.acquired), sort: (lock) => lock.contended / Math.max(1, lock.acquired) },
     {
       title: "lost",
-      sort: (lock) => lock.wait.sum,
+      sort: (lock) => lock.lost,
       cell: (lock) => {
         const bar = make("span", { class: "bar" });
-        bar.style.width = (60 * lock.wait.sum) / all + "px";
-        return make("span", {}, bar, `${time(lock.wait.sum)} `, make("b", { text: percent(lock.wait.sum, data.waited) }));
+        bar.style.width = (60 * lock.lost) / all + "px";
+        return make("span", {}, bar, `${time(lock.lost)} `, make("b", { text: percent(lock.lost, data.waited) }));
       },
     },
     { title: "wait 99%", text: (lock) => time(lock.wait.p99), sort: (lock) => lock.wait.p99 },
@@ -69,6 +69,7 @@ function detail(lock) {
   const facts = make("p", { class: "facts" },
     ...fact("acquisitions", count(lock.acquired)), ...fact("for reading", count(lock.reads)), ...fact("waited", count(lock.contended)),
     ...fact("failed tries", count(lock.failed)), ...fact("timeouts", count(lock.timeouts)),
+    ...(lock.still[0] ? fact("threads still waited at the end", `${count(lock.still[0])} (${time(lock.still[1])})`) : []),
     ...fact("of the waiting: handover", percent(lock.handover, lock.wait.sum)),
     ...(lock.spun[1] ? fact("of the waiting: spinning", percent(...lock.spun)) : []),
     ...fact("threads waited on average", lock.waiting.toFixed(2)), ...fact("threads waited at most", count(lock.most)),
