@@ -242,6 +242,7 @@ function conditions() {
     { title: "time", text: (row) => time(row.wait), sort: (row) => row.wait },
     { title: "timeouts", text: (row) => count(row.timeouts), sort: (row) => row.timeouts },
     { title: "notified", text: (row) => count(row.notified), sort: (row) => row.notified },
+    { title: "still waiting", text: (row) => count(row.still), sort: (row) => row.still },
     { title: "most of it at", text: (row) => (row.waiters.length ? named(row.waiters[0][0]) : "") },
   ], data.conditions);
 }
