@@ -250,12 +250,16 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
         class.holds.mean_ns() as f64 * process.acquisitions as f64 / process.instances.max(1) as f64;
     let busy = (held_ns / (profile.seconds * 1e9)).min(1.0);
     // With the parts of a long section a thread would have to hold many parts.
-    let long = profile.top_holder(class).is_some_and(|holder| holder.at_a_time_ns() >= LONG_NS);
-    if long || busy < BUSY || class.holds.count == 0 {
+    let at_a_time_ns =
+        profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
+    let long = at_a_time_ns >= LONG_NS;
+    // Most threads give up: the holder keeps the lock beyond their deadlines, and would keep a part of it.
+    let in_vain = class.timeouts > class.acquisitions;
+    if in_vain || long || busy < BUSY || class.holds.count == 0 {
         return None;
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
-    let one_in = class.acquisitions.checked_div(class.contended)?;
+    let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
     Some(format!(
         "{}: split it, if its data can be: it is held {} of the time, and one acquisition in {} waits. With {parts} locks for \
          parts of the data, about one in {} would.",
@@ -472,6 +476,24 @@ mod tests {
             text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
             "{text}"
         );
+        // Calls that gave up are calls that waited.
+        let gave_up = |class: &mut Class| {
+            busy(class);
+            (class.contended, class.timeouts) = (2_500_000, 1_250_000);
+        };
+        assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        // Most gave up, or the holder is not known and its sections are long.
+        let in_vain = |class: &mut Class| {
+            gave_up(class);
+            class.timeouts += 1;
+        };
+        assert_eq!(rules(&profile(&in_vain)), [""; 0]);
+        let unknown_holder = |class: &mut Class| {
+            busy(class);
+            class.holders.clear();
+            class.holds = holds(1_000_000);
+        };
+        assert_eq!(rules(&profile(&unknown_holder)), [""; 0]);
         let slow_handover = |class: &mut Class| {
             busy(class);
             class.handover_ns = class.waits.sum_ns / 2;

@@ -206,7 +206,7 @@ pub struct Class {
     pub acquisitions: u64,
     /// Acquisitions for reading, among these.
     pub reads: u64,
-    /// Acquisitions that had to wait.
+    /// Of [`Class::calls`], those that had to wait.
     pub contended: u64,
     /// `trylock` calls that did not get the lock.
     pub failed_tries: u64,
@@ -370,6 +370,11 @@ impl Class {
     pub fn readers_mean(&self, seconds: f64) -> f64 {
         let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
         over(held_ns, seconds)
+    /// Calls that asked for a lock of the class and could wait for it: those that got it, and those that gave up at a deadline.
+    pub fn calls(&self) -> u64 {
+        self.acquisitions.saturating_add(self.timeouts)
+    }
+
     }
 
     /// How many threads wait for a lock of the class on average over so many seconds.

@@ -54,7 +54,7 @@ fn locks(profile: &Profile) -> String {
             },
             count(class.instances),
             count(class.acquisitions),
-            percent(ratio(class.contended, class.acquisitions)),
+            percent(ratio(class.contended, class.calls())),
             time(class.lost_ns()),
             percent(ratio(class.lost_ns(), waited)),
             time(class.waits.quantile_ns(0.99)),
@@ -284,6 +284,20 @@ mod tests {
         assert!(text.contains("rw, 97% read"), "{text}");
         let line = text.lines().find(|line| line.contains("Cache::put (cache.cc:64)  Cache::get"));
         assert!(line.is_some_and(|line| line.contains("3.5 s") && line.contains("60 ms")), "{text}");
+    }
+
+    /// A hundred calls gave up at their deadlines, and one got the lock.
+    #[test]
+    fn no_share_is_larger_than_all() {
+        let mut profile = sample::profile();
+        let class = &mut profile.locks[0];
+        (class.acquisitions, class.contended, class.timeouts) = (1, 100, 100);
+        let text = text(&profile);
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("cache.mutex_"))
+            .expect("a line for the lock");
+        assert!(line.contains(" 99% "), "{line}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Figures {
     pub acquisitions: u64,
     pub reads: u64,
     pub contended: u64,
+    /// Calls that gave up at a deadline. They are in `contended`, and not in `acquisitions`.
+    pub timeouts: u64,
     /// Waiting time, also of waits that have not ended.
     pub wait_ns: u64,
     /// Of the holds that were measured.
@@ -42,6 +44,7 @@ impl Figures {
             acquisitions: class.acquisitions,
             reads: class.reads,
             contended: class.contended,
+            timeouts: class.timeouts,
             wait_ns: class.lost_ns(),
             hold_ns: class.holds.sum_ns,
             holds: class.holds.count,
@@ -54,10 +57,16 @@ impl Figures {
             acquisitions: self.acquisitions.saturating_sub(before.acquisitions),
             reads: self.reads.saturating_sub(before.reads),
             contended: self.contended.saturating_sub(before.contended),
+            timeouts: self.timeouts.saturating_sub(before.timeouts),
             wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
             hold_ns: self.hold_ns.saturating_sub(before.hold_ns),
             holds: self.holds.saturating_sub(before.holds),
         }
+    }
+
+    /// Calls that got a lock, and those that gave up at a deadline.
+    pub fn calls(&self) -> u64 {
+        self.acquisitions.saturating_add(self.timeouts)
     }
 
     /// The mean hold, if one was measured.

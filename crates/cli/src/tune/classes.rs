@@ -51,7 +51,7 @@ pub struct Features {
     /// Of the threads' time, without what they waited for work.
     pub share: f64,
     pub acquisitions: u64,
-    /// Share of the acquisitions that waited.
+    /// Share of the calls that waited; of those that got the lock, and those that gave up at a deadline.
     pub contended: f64,
     /// Share of the acquisitions for reading.
     pub reads: f64,
@@ -73,7 +73,7 @@ impl Features {
         Self {
             share: share(class.lost_ns() + class.acquisitions * TRANSFER, time_ns).min(1.0),
             acquisitions: class.acquisitions,
-            contended: share(class.contended, class.acquisitions),
+            contended: share(class.contended, class.calls()),
             reads: share(class.reads, class.acquisitions),
             hold_ns: class.holds.mean_ns(),
             hold_p99_ns: class.holds.quantile_ns(0.99),

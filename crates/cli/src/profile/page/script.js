@@ -33,6 +33,9 @@ function verdict() {
   }
 }
 
+/** Calls that got the lock, and those that gave up at a deadline. */
+const calls = (lock) => lock.acquired + lock.timeouts;
+
 function locks() {
   const all = Math.max(1, data.waited);
   const columns = [
@@ -40,7 +43,7 @@ function locks() {
     { title: "kind", text: (lock) => (lock.kind.startsWith("reader") ? `rw, ${percent(lock.reads, lock.acquired)} read` : lock.kind) },
     { title: "locks", text: (lock) => count(lock.instances), sort: (lock) => lock.instances },
     { title: "acquired", text: (lock) => count(lock.acquired), sort: (lock) => lock.acquired },
-    { title: "waited", text: (lock) => percent(lock.contended, lock.acquired), sort: (lock) => lock.contended / Math.max(1, lock.acquired) },
+    { title: "waited", text: (lock) => percent(lock.contended, calls(lock)), sort: (lock) => lock.contended / Math.max(1, calls(lock)) },
     {
       title: "lost",
       sort: (lock) => lock.lost,
@@ -239,10 +242,10 @@ function conditions() {
     { title: "name", text: (row) => row.name },
     { title: "kind", text: (row) => row.kind },
     { title: "waits", text: (row) => count(row.waits), sort: (row) => row.waits },
+    { title: "still waiting", text: (row) => count(row.still), sort: (row) => row.still },
     { title: "time", text: (row) => time(row.wait), sort: (row) => row.wait },
     { title: "timeouts", text: (row) => count(row.timeouts), sort: (row) => row.timeouts },
     { title: "notified", text: (row) => count(row.notified), sort: (row) => row.notified },
-    { title: "still waiting", text: (row) => count(row.still), sort: (row) => row.still },
     { title: "most of it at", text: (row) => (row.waiters.length ? named(row.waiters[0][0]) : "") },
   ], data.conditions);
 }
