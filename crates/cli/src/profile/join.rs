@@ -539,3 +539,4 @@ fn lengths(count: u64, sum_ns: u64, max_ns: u64, counts: &[u64]) -> Lengths {
     let buckets = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
     Lengths { count, sum_ns, max_ns, buckets }
 }
+        lives: thread.lives,

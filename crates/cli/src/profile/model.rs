@@ -61,6 +61,8 @@ pub struct Thread {
     pub tid: u32,
     /// The name that the program gave it.
     pub name: String,
+    /// Whether it had not ended when the recording ended or was read.
+    pub lives: bool,
     /// How long it was recorded.
     pub lifetime_ns: u64,
     /// Time that it waited for locks, also in a wait that had not ended.

@@ -131,6 +131,7 @@ pub fn profile() -> Profile {
         name: format!("worker/{number}"),
         lifetime_ns: 10 * S,
         wait_ns: 38 * S / 10,
+        lives: true,
         waits: 600,
         idle_ns: S,
     };

@@ -107,6 +107,7 @@ pub struct Sample {
     pub seconds: f64,
     /// Since the recording began.
     pub total_seconds: f64,
+    /// Threads that use locks and live.
     pub threads: usize,
     pub rows: Vec<Row>,
     pub profile: Profile,
@@ -178,7 +179,7 @@ impl Watch {
         Sample {
             seconds: now.duration_since(self.looked).as_secs_f64(),
             total_seconds: now.duration_since(self.begun).as_secs_f64(),
-            threads: profile.threads.len(),
+            threads: profile.threads.iter().filter(|thread| thread.lives).count(),
             rows,
             profile,
         }
@@ -200,6 +201,7 @@ pub mod tests {
         let mut later = sample::profile();
         later.locks[1].acquisitions += 500;
         later.locks[1].contended += 5;
+        later.threads[0].lives = false;
         later.locks[1].waiting.add(500_000_000, 0);
         later.locks[1].waiting.add(500_000_000, 0);
         [first, watch.compare(later, begin + Duration::from_secs(11))]
@@ -214,6 +216,8 @@ pub mod tests {
         let last = second.rows[1].last;
         assert_eq!((last.acquisitions, last.contended), (500, 5));
         // Two threads have waited for half a second each, and still do.
+        // A thread has ended meanwhile.
+        assert_eq!((first.threads, second.threads), (10, 9));
         assert_eq!(last.wait_ns, 1_000_000_000);
         // The order of the last second is another than that of the whole.
         assert_eq!(second.sorted(Order::Wait, false)[0].lock, 1);
