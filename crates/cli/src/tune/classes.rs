@@ -193,8 +193,9 @@ fn long_holds(holds: &model::Lengths) -> f64 {
 /// Most threads that lived at the same time, in all processes together.
 fn most_at_once(recordings: &[Recording]) -> usize {
     let threads = recordings.iter().flat_map(|recording| &recording.threads);
-    let mut events: Vec<(u64, i64)> =
-        threads.flat_map(|thread| [(thread.started, 1), (thread.seen.max(thread.started + 1), -1)]).collect();
+    let mut events: Vec<(u64, i64)> = threads
+        .flat_map(|thread| [(thread.started, 1), (thread.ended.max(thread.started + 1), -1)])
+        .collect();
     events.sort_unstable();
     let (mut now, mut most) = (0_i64, 0);
     for (_, change) in events {
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn threads_count_while_they_live() {
-        let thread = |started, seen| Thread { started, seen, ..Thread::default() };
+        // A thread may compute for long after its last call.
+        let thread = |started, ended| Thread { started, seen: started, ended, ..Thread::default() };
         let one = Recording { threads: vec![thread(0, 10), thread(5, 20)], ..Recording::default() };
         let two = Recording { threads: vec![thread(10, 30), thread(12, 14)], ..Recording::default() };
         assert_eq!(most_at_once(&[one, two]), 3);
