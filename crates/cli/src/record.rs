@@ -208,7 +208,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         ObjectKind::Semaphore => "semaphore",
         ObjectKind::Barrier => "barrier",
     };
-    // Classes of one name and kind are one, as in the profile.
+    // Classes of one name and kind are one, as in the profile: different ones have got different names.
     let mut classes: Vec<Class> = Vec::new();
     let mut moved = Vec::new();
     for (class, name) in raw.named.classes.iter().zip(&names.classes) {

@@ -1,5 +1,6 @@
-//! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of the same name joined.
+//! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of one variable or one site joined.
 
+use super::distinct::{Identity, distinguish};
 use super::files;
 use super::model::{
     self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, OfProcess, Origin,
@@ -102,9 +103,11 @@ pub fn names(recording: &Recording) -> Names {
             Kind::Semaphore => "semaphore",
             Kind::Barrier => "barrier",
         };
-        joiner.name(kind, &modules, &stacks, class).0
+        let (name, _, identity) = joiner.name(kind, &modules, &stacks, class);
+        (name, identity)
     };
-    let classes = recording.classes.iter().map(name).collect();
+    let (mut classes, identities): (Vec<_>, Vec<_>) = recording.classes.iter().map(name).unzip();
+    distinguish(&mut classes, &identities);
     let frames = |stack: &StackId| {
         joiner.interner.stacks[*stack].iter().map(|frame| joiner.interner.frames[*frame].clone()).collect()
     };
@@ -118,9 +121,12 @@ struct Joiner {
     symbols: Symbols,
     interner: Interner,
     /// Numbers in [`Profile::locks`].
-    locks: HashMap<(model::Kind, String), usize>,
+    locks: HashMap<(model::Kind, String, Identity), usize>,
     /// Numbers in [`Profile::condvars`].
-    conditions: HashMap<(bool, String), usize>,
+    conditions: HashMap<(bool, String, Identity), usize>,
+    /// What each of them is, in the same order.
+    lock_identities: Vec<Identity>,
+    condition_identities: Vec<Identity>,
     /// What is summed up by stack, for each lock and each condition.
     lock_sums: Vec<Sums>,
     condition_sums: Vec<Sums>,
@@ -256,10 +262,12 @@ impl Joiner {
             Kind::Condvar | Kind::Barrier => return self.condition(modules, stacks, class, false),
             Kind::Semaphore => return self.condition(modules, stacks, class, true),
         };
-        let (name, origin) = self.name(kind.text(), modules, stacks, class);
+        let (name, origin, identity) = self.name(kind.text(), modules, stacks, class);
         let locks = &mut self.profile.locks;
-        let number = *self.locks.entry((kind, name)).or_insert_with_key(|(_, name)| {
-            locks.push(Class { name: name.clone(), origin, kind, ..Class::default() });
+        let number = *self.locks.entry((kind, name, identity)).or_insert_with_key(|(_, name, identity)| {
+            let key = identity.key(name);
+            locks.push(Class { name: name.clone(), key, origin, kind, ..Class::default() });
+            self.lock_identities.push(identity.clone());
             self.lock_sums.push(Sums::default());
             locks.len() - 1
         });
@@ -315,9 +323,11 @@ impl Joiner {
         is_semaphore: bool,
     ) -> Place {
         let text = if is_semaphore { "semaphore" } else { "condition" };
-        let (name, origin) = self.name(text, modules, stacks, class);
+        let (name, origin, identity) = self.name(text, modules, stacks, class);
         let condvars = &mut self.profile.condvars;
-        let number = *self.conditions.entry((is_semaphore, name)).or_insert_with_key(|(_, name)| {
+        let key = (is_semaphore, name, identity);
+        let number = *self.conditions.entry(key).or_insert_with_key(|(_, name, identity)| {
+            self.condition_identities.push(identity.clone());
             condvars.push(Condition { name: name.clone(), origin, is_semaphore, ..Condition::default() });
             self.condition_sums.push(Sums::default());
             condvars.len() - 1
@@ -331,29 +341,47 @@ impl Joiner {
         Place::Condition(number)
     }
 
-    /// The name of a class, and how it was found.
+    /// The name of a class, how it was found, and what tells the class from others of that name.
     fn name(
         &mut self,
         kind: &str,
         modules: &[Module],
         stacks: &[StackId],
         class: &reader::Class,
-    ) -> (String, String) {
-        let named = |name: String| if class.name.is_empty() { name } else { class.name.clone() };
+    ) -> (String, String, Identity) {
+        let is_named = !class.name.is_empty();
+        let named = |name: String| if is_named { class.name.clone() } else { name };
         if class.address != 0
             && let Some(variable) = self.symbols.variable(modules, class.address)
         {
-            return (named(variable.name), format!("static in {}", variable.module));
+            let origin = format!("static in {}", variable.module);
+            let (module, start) = (variable.path, Some(variable.start));
+            let of_variable = Identity { module, start, file: variable.file };
+            return (named(variable.name), origin, if is_named { Identity::default() } else { of_variable });
         }
         let site = stacks[class.birth];
         let module = self.naming(site).map(|frame| frame.module.clone()).filter(|module| !module.is_empty());
+        // A file and a line are the same place in each module.
+        let is_place = self.naming(site).is_some_and(|frame| !frame.file.is_empty());
+        let mut identity = Identity::default();
+        if !is_named && !is_place {
+            identity.module = module.clone().unwrap_or_default().into();
+        }
         let place = self.place(site);
         let origin = module.map_or_else(String::new, |module| format!(" in {module}"));
-        (named(format!("{kind} of {place}")), format!("first used at {place}{origin}"))
+        (named(format!("{kind} of {place}")), format!("first used at {place}{origin}"), identity)
     }
 
     fn finish(mut self) -> (Profile, Symbols) {
         let mut profile = self.profile;
+        let mut names: Vec<String> =
+            profile.locks.iter_mut().map(|class| std::mem::take(&mut class.name)).collect();
+        distinguish(&mut names, &self.lock_identities);
+        profile.locks.iter_mut().zip(names).for_each(|(class, name)| class.name = name);
+        let mut names: Vec<String> =
+            profile.condvars.iter_mut().map(|condition| std::mem::take(&mut condition.name)).collect();
+        distinguish(&mut names, &self.condition_identities);
+        profile.condvars.iter_mut().zip(names).for_each(|(condition, name)| condition.name = name);
         for (class, sums) in profile.locks.iter_mut().zip(self.lock_sums) {
             sums.finish(class);
             class.origins.sort_unstable();
@@ -524,6 +552,7 @@ fn thread(process: usize, recording: &Recording, thread: &reader::Thread) -> Thr
         process,
         tid: thread.tid,
         name: thread.name.clone(),
+        lives: thread.lives,
         lifetime_ns: lived.max(wait_ns.saturating_add(idle_ns)),
         wait_ns,
         waits: thread.waits,
@@ -539,4 +568,3 @@ fn lengths(count: u64, sum_ns: u64, max_ns: u64, counts: &[u64]) -> Lengths {
     let buckets = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
     Lengths { count, sum_ns, max_ns, buckets }
 }
-        lives: thread.lives,

@@ -6,12 +6,14 @@
 //! | [`attach`] | records a process that runs already |
 //! | [`files`] | finds the recordings |
 //! | [`symbols`] | turns addresses into names |
+//! | [`distinct`] | tells classes of one name apart |
 //! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
 //! | [`findings`], [`chains`] | say what the profile means |
 //! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
 
 pub mod attach;
 mod chains;
+mod distinct;
 pub mod files;
 pub mod findings;
 mod folded;

@@ -192,6 +192,8 @@ pub const OWN: &str = "latchwork.h";
 pub struct Class {
     /// What users see: the name that the program gives (`lw_name`), `cache.mutex_`, or `mutex of Cache::get (cache.cc:31)`.
     pub name: String,
+    /// The same in each look at a recording, also if another class of the same name makes `name` longer.
+    pub key: String,
     /// How the name was found, in a few words with the module: `static in server`, `made at ...`, `first acquired at ...`.
     pub origin: String,
     pub kind: Kind,
@@ -368,15 +370,15 @@ impl Class {
         self.waits.sum_ns.saturating_add(self.waiting.wait_ns)
     }
 
-    /// How many readers hold a lock of the class on average over so many seconds.
-    pub fn readers_mean(&self, seconds: f64) -> f64 {
-        let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
-        over(held_ns, seconds)
     /// Calls that asked for a lock of the class and could wait for it: those that got it, and those that gave up at a deadline.
     pub fn calls(&self) -> u64 {
         self.acquisitions.saturating_add(self.timeouts)
     }
 
+    /// How many readers hold a lock of the class on average over so many seconds.
+    pub fn readers_mean(&self, seconds: f64) -> f64 {
+        let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
+        over(held_ns, seconds)
     }
 
     /// How many threads wait for a lock of the class on average over so many seconds.

@@ -30,6 +30,7 @@ pub fn profile() -> Profile {
     let handover = first - by_evict - by_get;
     let cache = Class {
         name: "cache.mutex_".into(),
+        key: "cache.mutex_".into(),
         origin: "static in server".into(),
         kind: Kind::Mutex,
         instances: 3,
@@ -91,6 +92,7 @@ pub fn profile() -> Profile {
     let second = 342 * S / 100;
     let table = Class {
         name: "mutex <\"table\"> & more".into(),
+        key: "table".into(),
         origin: "first acquired at Cache::put (cache.cc:64)".into(),
         kind: Kind::RwLock,
         instances: 1,
@@ -129,9 +131,9 @@ pub fn profile() -> Profile {
         process: 0,
         tid: 1000 + number,
         name: format!("worker/{number}"),
+        lives: true,
         lifetime_ns: 10 * S,
         wait_ns: 38 * S / 10,
-        lives: true,
         waits: 600,
         idle_ns: S,
     };

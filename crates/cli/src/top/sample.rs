@@ -165,7 +165,7 @@ impl Watch {
         let mut rows = Vec::new();
         for (lock, class) in profile.locks.iter().enumerate() {
             let all = Figures::of(class);
-            let before = self.before.insert((class.kind, class.name.clone()), all).unwrap_or_default();
+            let before = self.before.insert((class.kind, class.key.clone()), all).unwrap_or_default();
             rows.push(Row {
                 lock,
                 name: class.name.clone(),
@@ -202,6 +202,8 @@ pub mod tests {
         later.locks[1].acquisitions += 500;
         later.locks[1].contended += 5;
         later.threads[0].lives = false;
+        // Another lock has the same name now, so this one's is longer.
+        later.locks[1].name += " (table.cc)";
         later.locks[1].waiting.add(500_000_000, 0);
         later.locks[1].waiting.add(500_000_000, 0);
         [first, watch.compare(later, begin + Duration::from_secs(11))]
@@ -213,11 +215,11 @@ pub mod tests {
         assert_eq!(first.rows[0].last, first.rows[0].all);
         assert_eq!((second.seconds, second.total_seconds), (1.0, 11.0));
         assert_eq!(second.rows[0].last, Figures::default());
+        // A thread has ended meanwhile.
+        assert_eq!((first.threads, second.threads), (10, 9));
         let last = second.rows[1].last;
         assert_eq!((last.acquisitions, last.contended), (500, 5));
         // Two threads have waited for half a second each, and still do.
-        // A thread has ended meanwhile.
-        assert_eq!((first.threads, second.threads), (10, 9));
         assert_eq!(last.wait_ns, 1_000_000_000);
         // The order of the last second is another than that of the whole.
         assert_eq!(second.sorted(Order::Wait, false)[0].lock, 1);
