@@ -331,11 +331,24 @@ impl Thread<'_> {
     /// What the thread does up to the end of an event.
     fn step<'a>(&'a self, at: usize, asleep: &<Sim as Machine>::U32, held: &mut BTreeMap<u32, Holding<'a>>) {
         let step = &self.load.streams[self.stream].steps[at];
-        self.compute(step, held);
+        let part = self.part_of_section(held);
+        self.compute(step, part);
         if step.off > 0 {
-            sleep(asleep, step.off);
+            sleep(asleep, scaled(step.off, part));
         }
-        self.perform(at, asleep, held);
+        self.perform(at, part, asleep, held);
+    }
+
+    /// The part of its recorded time that a step takes: other than 1 in the sections that [`Change::Hold`] changes.
+    fn part_of_section(&self, held: &BTreeMap<u32, Holding>) -> f64 {
+        match self.how.change {
+            Some((class, Change::Hold(part)))
+                if held.keys().any(|object| self.load.objects[*object as usize].class == class) =>
+            {
+                part
+            }
+            _ => 1.0,
+        }
     }
 
     /// A place of the stream to go on at.
@@ -362,16 +375,10 @@ impl Thread<'_> {
         (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize % bound
     }
 
-    /// The CPU time before the step.
-    fn compute(&self, step: &Step, held: &BTreeMap<u32, Holding>) {
-        let mut nanos = step.cpu as f64;
-        if let Some((class, Change::Hold(part))) = self.how.change
-            && held.keys().any(|object| self.load.objects[*object as usize].class == class)
-        {
-            nanos *= part;
-        }
+    /// This part of the CPU time before the step.
+    fn compute(&self, step: &Step, part: f64) {
         // What is more than there was to compute is taken from the computations that follow.
-        let nanos = nanos as u64;
+        let nanos = scaled(step.cpu, part);
         let owed = self.owed.get().min(nanos);
         let least = LEAST.max(nanos - owed);
         self.owed.set((self.owed.get() - owed + least.saturating_sub(nanos - owed)).min(MOST_OWED));
@@ -381,6 +388,7 @@ impl Thread<'_> {
     fn perform<'a>(
         &'a self,
         at: usize,
+        part: f64,
         asleep: &<Sim as Machine>::U32,
         held: &mut BTreeMap<u32, Holding<'a>>,
     ) {
@@ -416,8 +424,9 @@ impl Thread<'_> {
             }
             // The wait is over: see the release.
             op::SLEEP if meaning(step) == Meaning::Signals => {}
-            // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was.
-            _ if step.wait > 0 => sleep(asleep, step.wait),
+            // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was, unless it is in a
+            // section that is shortened.
+            _ if step.wait > 0 => sleep(asleep, scaled(step.wait, part)),
             _ => {}
         }
     }
@@ -531,6 +540,10 @@ impl Thread<'_> {
     fn uncontended(&self) {
         work((PRIVATE * self.how.profile.lines.atomic.value) as u64);
     }
+}
+
+fn scaled(nanos: u64, part: f64) -> u64 {
+    (nanos as f64 * part) as u64
 }
 
 fn sleep(asleep: &<Sim as Machine>::U32, nanos: u64) {

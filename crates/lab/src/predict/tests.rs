@@ -143,6 +143,32 @@ fn changes_change_what_they_say() {
     near(run(Change::Hold(2.0)), per_second(20_000.0), 0.08);
 }
 
+/// A holder that sleeps is in its section, too: in a system call, or in a wait that nobody in the trace ends.
+#[test]
+fn shorter_sections_are_shorter_sleeps() {
+    let mut sleeping = one_lock(4, 10_000, 90_000, 0);
+    sleeping
+        .steps
+        .iter_mut()
+        .flatten()
+        .filter(|step| step.op == op::RELEASE)
+        .for_each(|step| step.off = 990_000);
+    let mut waiting = one_lock(4, 10_000, 90_000, 0);
+    waiting.about.classes.push(Class { name: "outside".into(), kind: "condvar".into(), is_static: false });
+    waiting.about.objects.push(1);
+    let wait = Step { op: op::SLEEP, object: 1, cpu: 0, off: 0, wait: 990_000 };
+    for steps in &mut waiting.steps {
+        let of_section = |step: Step| if step.op == op::RELEASE { vec![wait, step] } else { vec![step] };
+        *steps = steps.drain(..).flat_map(of_section).collect();
+    }
+    for trace in [sleeping, waiting] {
+        near(run(&trace, "mcs", 16, None).throughput, 1e9 / 1_000_000.0, 0.08);
+        let shorter = run(&trace, "mcs", 16, Some(Change::Hold(0.1))).throughput;
+        // A sleeper takes some microseconds to wake up.
+        near(shorter, 1e9 / 100_000.0, 0.15);
+    }
+}
+
 #[test]
 fn a_lock_of_one_thread_belongs_to_its_copies() {
     let mut trace = one_lock(2, 10_000, 0, 0);
