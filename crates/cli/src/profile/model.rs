@@ -256,9 +256,9 @@ pub struct Unfinished {
     pub threads: u64,
     /// How long they had waited, all together.
     pub wait_ns: u64,
-    /// How long the first of them had.
+    /// How long the first of them had waited.
     pub longest_ns: u64,
-    /// Where that one waited.
+    /// Where that thread waited.
     pub stack: StackId,
 }
 
