@@ -2,7 +2,7 @@
 
 use crate::profile::files::{self, Recordings};
 use crate::profile::join;
-use crate::profile::session::{self, Stdout};
+use crate::profile::session::{self, Ended, Stdout};
 use crate::profile::symbols::Frame;
 use crate::run::{Locks, Programs};
 use clap::{Args, ValueHint};
@@ -113,7 +113,7 @@ pub fn record(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);
     environment.push(("LATCHWORK_TRACE_WINDOW", window.into()));
-    let (status, left) = session::run(&options.command, &environment, Stdout::Own)?;
+    let Ended { status, left, .. } = session::run(&options.command, &environment, Stdout::Own)?;
     ending::by_signals();
     if !left.is_empty() {
         output::say(&format!("latchwork: warning: {}", session::background(&left, "record", "trace")));
@@ -208,7 +208,7 @@ fn convert(raw: Raw, command: Vec<String>, other_processes: usize) -> Trace {
         ObjectKind::Semaphore => "semaphore",
         ObjectKind::Barrier => "barrier",
     };
-    // Classes of one name and kind are one, as in the profile.
+    // Classes of one name and kind are one, as in the profile: different ones have got different names.
     let mut classes: Vec<Class> = Vec::new();
     let mut moved = Vec::new();
     for (class, name) in raw.named.classes.iter().zip(&names.classes) {
@@ -295,10 +295,13 @@ fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
     let events: u64 = trace.about.threads.iter().map(|thread| thread.events).sum();
     let dropped: u64 =
         trace.about.threads.iter().map(|thread| thread.dropped).sum::<u64>() + trace.about.unknown;
+    // Condition variables, semaphores and barriers are no locks.
+    let kind = |class: &usize| trace.about.classes[*class].kind.as_str();
+    let is_lock = |class: &&usize| matches!(kind(class), "mutex" | "rwlock" | "spin");
     let mut text = format!(
         "{events} events of {} threads and {} locks in {:.3} s",
         trace.about.threads.len(),
-        trace.about.objects.len(),
+        trace.about.objects.iter().filter(is_lock).count(),
         trace.about.seconds
     );
     if dropped > 0 {
@@ -317,6 +320,15 @@ fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_are_no_locks() {
+        let class = |kind: &str| Class { name: kind.into(), kind: kind.into(), is_static: true };
+        let classes = ["mutex", "rwlock", "spin", "condvar", "semaphore", "barrier"].map(class).to_vec();
+        let about = About { classes, objects: vec![0, 0, 1, 2, 3, 4, 5], ..About::default() };
+        let text = summary(&Trace { about, steps: Vec::new() }, false, 0);
+        assert_eq!(text, "0 events of 0 threads and 4 locks in 0.000 s");
+    }
 
     #[test]
     fn sizes_are_mebibytes() {

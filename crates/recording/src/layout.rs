@@ -130,7 +130,7 @@ pub struct Header {
     pub started: u64,
     /// The same moment on `CLOCK_REALTIME`.
     pub started_realtime: u64,
-    /// When the process ended; 0 if it has not, or was killed. Then the largest [`Thread::seen`] is the last sign of life.
+    /// When the process ended; 0 if it has not, or was killed: see [`Header::gone`].
     pub ended: AtomicU64,
     /// The path of the executable.
     pub executable: Text,
@@ -157,8 +157,11 @@ pub struct Header {
     pub unaccounted: AtomicU64,
     /// Children that this process forked and that could not make a file. Nothing of them and of their children is recorded.
     pub lost: AtomicU64,
+    /// When the command saw that the process was gone, which it writes if `ended` is 0. 0: it did not see that; then the
+    /// largest [`Thread::seen`] is the last sign of life.
+    pub gone: u64,
     /// For later versions; zero.
-    pub spare: [u64; 15],
+    pub spare: [u64; 14],
     /// Where the sections are.
     pub sections: [Section; SECTIONS],
 }

@@ -17,6 +17,7 @@
 
 use crate::layout;
 use std::fmt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 mod bytes;
@@ -71,4 +72,11 @@ impl Recording {
     pub fn read(path: &Path) -> Result<Self, Error> {
         file::Reader::open(path)?.read()
     }
+}
+
+/// Writes into the recording at `path` when the command saw that its process was gone. The reader looks at that if the process did
+/// not write its end itself.
+pub fn note_gone(path: &Path, gone: u64) -> std::io::Result<()> {
+    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&gone.to_ne_bytes(), std::mem::offset_of!(layout::Header, gone) as u64)
 }

@@ -14,6 +14,7 @@ use latchwork_recording::layout::VERSION;
 use latchwork_recording::reader::Recording;
 use process::Process;
 pub use signals::Signals;
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
@@ -169,15 +170,24 @@ impl Session {
         }
         self.recording = false;
         if self.has_ended() {
+            self.note_gone();
             return Ok(());
         }
         match self.ask(request::OFF) {
             // BUSY: it has stopped. A thread that does not run keeps the file mapped.
             Ok(answer::OFF | answer::BUSY) => Ok(()),
             Ok(other) => Err(self.refused(other)),
-            Err(_) if self.has_ended() => Ok(()),
+            Err(_) if self.has_ended() => {
+                self.note_gone();
+                Ok(())
+            }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Writes the end of a process that was killed into its recording.
+    fn note_gone(&self) {
+        files::note_gone(&of(&self.directory), &HashMap::from([(self.pid(), now())]));
     }
 
     /// What has been recorded until now, of the process and of those that it forked meanwhile.
@@ -189,6 +199,16 @@ impl Session {
             return Err(Failure::new(format!(
                 "{parent} of process {pid} is full, so not all was recorded, and there is no result"
             )));
+        }
+        let mut found = found;
+        if let Ok(found) = &mut found
+            && self.recording
+            && !self.has_ended()
+        {
+            // The process itself has another number in a container of its own.
+            let lives = |one: &&mut Recording| !one.complete && (!one.forked || process::lives(one.pid));
+            let now = now();
+            found.iter_mut().filter(lives).for_each(|one| one.ends_at(now));
         }
         found.map_err(|failure| {
             if self.control.is_over() {

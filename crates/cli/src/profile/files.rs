@@ -6,7 +6,8 @@ use latchwork_console::ending::Temporary;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::{say, shell_word};
 use latchwork_console::signals::WithoutSigpipe;
-use latchwork_recording::reader::{Error, Recording};
+use latchwork_recording::reader::{self, Error, Recording};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -253,6 +254,24 @@ pub fn regular(directory: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+/// Writes into the recordings of a directory when processes were gone that did not write their ends themselves. One that executed
+/// another program ended when the next recording of its number began. A file that cannot be written ends with its last sign of
+/// life.
+pub fn note_gone(directory: &Path, gone: &HashMap<u32, u64>) {
+    let files = regular(directory).unwrap_or_default();
+    let found: Vec<_> = files.iter().filter_map(|file| Some((file, Recording::read(file).ok()?))).collect();
+    for (file, recording) in found.iter().filter(|(_, recording)| !recording.complete) {
+        let later = |(_, other): &&(&PathBuf, Recording)| {
+            other.pid == recording.pid && other.started > recording.started
+        };
+        let next = found.iter().filter(later).map(|(_, other)| other.started).min();
+        let end = next.or_else(|| gone.get(&recording.pid).copied());
+        if let Some(end) = end.filter(|end| *end > recording.ended) {
+            let _ = reader::note_gone(file, end);
+        }
+    }
 }
 
 /// Reads all recordings in a directory, or the one file that is named.

@@ -7,7 +7,7 @@ use super::files::LOSSY;
 use super::model::{Class, Kind, OWN, Profile};
 use super::units::{count, percent, time};
 
-/// Below this share of the threads' time, locks are not what makes a program slow: nothing that is done about them shows.
+/// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing that is done about them shows.
 const NOTABLE: f64 = 0.01;
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
@@ -35,6 +35,9 @@ const MOST_PARTS: u64 = 64;
 /// So many reads make it worth while that readers do not write to the lock (the BRAVO paper gains from nine in ten on).
 const MOSTLY_READ: f64 = 0.9;
 
+/// So many locks are named in a sentence.
+const NAMED: usize = 3;
+
 /// A thing to try, for one class of locks.
 #[derive(Debug, PartialEq)]
 pub struct Advice {
@@ -48,40 +51,47 @@ pub struct Advice {
 
 /// What the profile says, most important first.
 pub fn verdict(profile: &Profile) -> Vec<String> {
-    let (waited, lived) = (profile.wait_ns(), profile.lifetime_ns());
+    let (waited, lived) = (profile.lost_ns(), profile.lifetime_ns());
     let mut sentences = profile.missing.clone();
     let whole = sentences.is_empty();
-    if profile.locks.iter().all(|class| class.acquisitions == 0) {
+    sentences.extend(still_waiting(profile));
+    let is_used = |class: &Class| {
+        [class.acquisitions, class.contended, class.failed_tries, class.timeouts, class.waiting.threads]
+            != [0; 5]
+    };
+    if !profile.locks.iter().any(is_used) {
         let lost = profile.dropped.iter().any(|dropped| LOSSY.contains(&dropped.what.as_str()));
-        let none = match whole {
-            true => "The program called no lock that latchwork sees.",
-            false => "What was recorded called no lock that latchwork sees.",
+        let none = match (whole, profile.attached) {
+            (true, false) => "The program called no lock that latchwork sees.",
+            (true, true) => "The program called no lock that latchwork sees while it was recorded.",
+            (false, _) => "What was recorded called no lock that latchwork sees.",
         };
         sentences.push(if lost { "There was no room to record the lock calls.".into() } else { none.into() });
         return sentences;
     }
-    let share = ratio(waited, lived);
+    let (share, idle) = (ratio(waited, lived), profile.idle_ns());
     if waited == 0 {
-        let none = match whole {
-            true => "No thread ever waited for a lock.",
-            false => "No thread that was recorded ever waited for a lock.",
+        let none = match (whole, profile.attached) {
+            (true, false) => "No thread ever waited for a lock.",
+            (true, true) => "No thread waited for a lock while the program was recorded.",
+            (false, _) => "No thread that was recorded ever waited for a lock.",
         };
         sentences.push(none.into());
         return sentences;
     }
     let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
-    sentences.push(if share < NOTABLE && whole {
+    sentences.push(if ratio(waited, lived.saturating_sub(idle)) < NOTABLE && whole {
         format!("Locks do not slow this program down: threads spent {total}.")
     } else {
         format!("Threads spent {total}.")
     });
     let top = &profile.locks[0];
     let mut sentence =
-        format!("{} of that for {}{}", percent(ratio(top.waits.sum_ns, waited)), top.name, instances(top));
+        format!("{} of that for {}{}", percent(ratio(top.lost_ns(), waited)), top.name, instances(top));
     if let Some(holder) = profile.top_holder(top) {
         sentence += &format!(
             "; {} of it while {} held it, {} at a time",
-            percent(ratio(holder.caused_wait_ns, top.waits.sum_ns)),
+            percent(ratio(holder.caused_wait_ns, top.lost_ns())),
             holder.function,
             time(holder.at_a_time_ns())
         );
@@ -94,7 +104,6 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
             percent(ratio(handover, waited))
         ));
     }
-    let idle: u64 = profile.condvars.iter().map(|condition| condition.wait_ns).sum();
     if idle > 0 && lived > 0 {
         sentences.push(format!(
             "Threads spent {} of their time waiting for conditions, which is no contention.",
@@ -102,6 +111,44 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Threads that have waited for a lock for so long, and still do when the recording ends, are worth the first sentence: perhaps they
+/// wait for each other. A shorter wait at the end is one of many waits for a busy lock.
+const STUCK_NS: u64 = 100_000_000;
+
+/// Says which locks threads still waited for at the end.
+fn still_waiting(profile: &Profile) -> Option<String> {
+    let mut classes: Vec<&Class> = profile.locks.iter().filter(|class| class.waiting.threads > 0).collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.waiting.longest_ns));
+    let longest_ns = classes.first()?.waiting.longest_ns;
+    if longest_ns < STUCK_NS {
+        return None;
+    }
+    let threads: u64 = classes.iter().map(|class| class.waiting.threads).sum();
+    let mut locks: Vec<String> = classes
+        .iter()
+        .map(|class| {
+            let place = profile.place(class.waiting.stack);
+            format!("{} for {} at {place}", count(class.waiting.threads), class.name)
+        })
+        .collect();
+    if locks.len() > NAMED {
+        let rest: u64 = classes[NAMED..].iter().map(|class| class.waiting.threads).sum();
+        locks.truncate(NAMED);
+        locks.push(format!("{} for other locks", count(rest)));
+    }
+    let perhaps = match threads {
+        1 => "",
+        _ => " If they wait for each other, they wait for ever: a deadlock.",
+    };
+    Some(format!(
+        "At the end {} still waited for {} ({}), one since {}.{perhaps}",
+        if threads == 1 { "a thread".into() } else { format!("{} threads", count(threads)) },
+        if threads == 1 { "a lock" } else { "locks" },
+        locks.join(", "),
+        time(longest_ns)
+    ))
 }
 
 fn instances(class: &Class) -> String {
@@ -114,13 +161,14 @@ fn instances(class: &Class) -> String {
 /// What to try, in the order of the locks.
 pub fn advice(profile: &Profile) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let waited = profile.wait_ns();
+    let waited = profile.lost_ns();
     let reacquired: u64 = profile.locks.iter().map(|class| class.reacquire_ns).sum();
-    if ratio(waited + reacquired, profile.lifetime_ns()) < NOTABLE {
+    let busy = profile.lifetime_ns().saturating_sub(profile.idle_ns());
+    if ratio(waited + reacquired, busy) < NOTABLE {
         return advice;
     }
     for (lock, class) in profile.locks.iter().enumerate() {
-        if ratio(class.waits.sum_ns + class.reacquire_ns, waited + reacquired) < MATTERS {
+        if ratio(class.lost_ns() + class.reacquire_ns, waited + reacquired) < MATTERS {
             continue;
         }
         let mut add = |rule, text: String| advice.push(Advice { rule, lock, text });
@@ -202,12 +250,16 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
         class.holds.mean_ns() as f64 * process.acquisitions as f64 / process.instances.max(1) as f64;
     let busy = (held_ns / (profile.seconds * 1e9)).min(1.0);
     // With the parts of a long section a thread would have to hold many parts.
-    let long = profile.top_holder(class).is_some_and(|holder| holder.at_a_time_ns() >= LONG_NS);
-    if long || busy < BUSY || class.holds.count == 0 {
+    let at_a_time_ns =
+        profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
+    let long = at_a_time_ns >= LONG_NS;
+    // Most threads give up: the holder keeps the lock beyond their deadlines, and would keep a part of it.
+    let in_vain = class.timeouts > class.acquisitions;
+    if in_vain || long || busy < BUSY || class.holds.count == 0 {
         return None;
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
-    let one_in = class.acquisitions.checked_div(class.contended)?;
+    let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
     Some(format!(
         "{}: split it, if its data can be: it is held {} of the time, and one acquisition in {} waits. With {parts} locks for \
          parts of the data, about one in {} would.",
@@ -273,6 +325,7 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::model::Thread;
     use crate::profile::sample;
 
     fn rules(profile: &Profile) -> Vec<&'static str> {
@@ -300,6 +353,71 @@ mod tests {
         }
         assert_eq!(verdict(&profile)[0], "No thread ever waited for a lock.");
         assert_eq!(rules(&profile), [""; 0]);
+    }
+
+    #[test]
+    fn a_deadlock_is_the_first_sentence() {
+        let mut profile = sample::profile();
+        // A moment's wait at the end is one of many.
+        profile.locks[0].waiting.add(1_000, 0);
+        assert!(verdict(&profile)[0].starts_with("Threads spent 38%"));
+        profile.locks[0].waiting.add(3_900_000_000, 1);
+        profile.locks[1].waiting.add(1_000_000_000, 2);
+        let name = &profile.locks[1].name;
+        assert_eq!(
+            verdict(&profile)[0],
+            format!(
+                "At the end 3 threads still waited for locks (2 for cache.mutex_ at Cache::evict (cache.cc:120), 1 for \
+                 {name} at Cache::put (cache.cc:64)), one since 3.9 s. If they wait for each other, they wait for ever: a \
+                 deadlock."
+            )
+        );
+        // (38 s + 4.9 s) of 100 s.
+        assert!(verdict(&profile)[1].starts_with("Threads spent 43%"), "{:?}", verdict(&profile));
+        // Nothing else happened.
+        for class in &mut profile.locks {
+            *class = Class { name: "m".into(), waiting: class.waiting, ..Class::default() };
+        }
+        assert!(verdict(&profile)[1].starts_with("Threads spent 4.9%"), "{:?}", verdict(&profile));
+    }
+
+    /// Threads without work do not make the others' waiting small.
+    #[test]
+    fn idle_threads_do_not_count() {
+        let mut profile = sample::profile();
+        let idle: Vec<_> = (0..1_000)
+            .map(|_| Thread { lifetime_ns: 10_000_000_000, idle_ns: 10_000_000_000, ..Thread::default() })
+            .collect();
+        profile.threads.extend(idle);
+        (0..1_000).for_each(|_| profile.condvars[0].waiting.add(10_000_000_000, 0));
+        let text = verdict(&profile).join(" ");
+        assert!(text.starts_with("Threads spent 0.4% of their time waiting for locks"), "{text}");
+        assert!(text.contains("99% of their time waiting for conditions"), "{text}");
+        assert_eq!(rules(&profile), rules(&sample::profile()));
+    }
+
+    /// A lock that no thread ever got has been used all the same.
+    #[test]
+    fn waits_in_vain_are_calls_of_a_lock() {
+        let class = |change: &dyn Fn(&mut Class)| {
+            let mut class = Class::default();
+            change(&mut class);
+            verdict(&Profile { locks: vec![class], ..Profile::default() })
+        };
+        assert_eq!(class(&|class| class.failed_tries = 1), ["No thread ever waited for a lock."]);
+        let timed = class(&|class| {
+            (class.contended, class.timeouts, class.waits.sum_ns) = (1, 1, 5_000_000);
+        });
+        assert!(timed[0].ends_with("waiting for locks (5.0 ms in all)."), "{timed:?}");
+        let attached = |class| verdict(&Profile { locks: vec![class], attached: true, ..Profile::default() });
+        assert_eq!(
+            attached(Class::default()),
+            ["The program called no lock that latchwork sees while it was recorded."]
+        );
+        assert_eq!(
+            attached(Class { acquisitions: 1, ..Class::default() }),
+            ["No thread waited for a lock while the program was recorded."]
+        );
     }
 
     #[test]
@@ -358,6 +476,24 @@ mod tests {
             text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
             "{text}"
         );
+        // Calls that gave up are calls that waited.
+        let gave_up = |class: &mut Class| {
+            busy(class);
+            (class.contended, class.timeouts) = (2_500_000, 1_250_000);
+        };
+        assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        // Most gave up, or the holder is not known and its sections are long.
+        let in_vain = |class: &mut Class| {
+            gave_up(class);
+            class.timeouts += 1;
+        };
+        assert_eq!(rules(&profile(&in_vain)), [""; 0]);
+        let unknown_holder = |class: &mut Class| {
+            busy(class);
+            class.holders.clear();
+            class.holds = holds(1_000_000);
+        };
+        assert_eq!(rules(&profile(&unknown_holder)), [""; 0]);
         let slow_handover = |class: &mut Class| {
             busy(class);
             class.handover_ns = class.waits.sum_ns / 2;

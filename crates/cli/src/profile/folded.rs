@@ -44,7 +44,7 @@ mod tests {
             assert!(stack.ends_with(']'), "{stack}");
             sum += number.parse::<u64>().unwrap();
         }
-        assert_eq!(sum, profile.wait_ns());
+        assert_eq!(sum, profile.lost_ns());
         assert!(text.contains("main;serve;Cache::get;std::mutex::lock;[cache.mutex_] "), "{text}");
     }
 }

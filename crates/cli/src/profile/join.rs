@@ -1,5 +1,6 @@
-//! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of the same name joined.
+//! From the recordings of all processes to one [`Profile`]: names in place of addresses, and locks of one variable or one site joined.
 
+use super::distinct::{Identity, distinguish};
 use super::files;
 use super::model::{
     self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, OfProcess, Origin,
@@ -102,9 +103,11 @@ pub fn names(recording: &Recording) -> Names {
             Kind::Semaphore => "semaphore",
             Kind::Barrier => "barrier",
         };
-        joiner.name(kind, &modules, &stacks, class).0
+        let (name, _, identity) = joiner.name(kind, &modules, &stacks, class);
+        (name, identity)
     };
-    let classes = recording.classes.iter().map(name).collect();
+    let (mut classes, identities): (Vec<_>, Vec<_>) = recording.classes.iter().map(name).unzip();
+    distinguish(&mut classes, &identities);
     let frames = |stack: &StackId| {
         joiner.interner.stacks[*stack].iter().map(|frame| joiner.interner.frames[*frame].clone()).collect()
     };
@@ -118,9 +121,12 @@ struct Joiner {
     symbols: Symbols,
     interner: Interner,
     /// Numbers in [`Profile::locks`].
-    locks: HashMap<(model::Kind, String), usize>,
+    locks: HashMap<(model::Kind, String, Identity), usize>,
     /// Numbers in [`Profile::condvars`].
-    conditions: HashMap<(bool, String), usize>,
+    conditions: HashMap<(bool, String, Identity), usize>,
+    /// What each of them is, in the same order.
+    lock_identities: Vec<Identity>,
+    condition_identities: Vec<Identity>,
     /// What is summed up by stack, for each lock and each condition.
     lock_sums: Vec<Sums>,
     condition_sums: Vec<Sums>,
@@ -177,7 +183,7 @@ impl Joiner {
         let program = program(recording);
         let first_thread = self.profile.threads.len();
         for thread in &recording.threads {
-            self.profile.threads.push(self::thread(process, thread));
+            self.profile.threads.push(self::thread(process, recording, thread));
         }
         self.unfinished(recording, &places, &stacks);
         for event in &recording.events {
@@ -207,29 +213,15 @@ impl Joiner {
         overhead.calls += recording.classes.iter().map(|class| calls(&class.counters)).sum::<u64>();
     }
 
-    /// Threads that waited for a lock when the recording ended: a deadlock perhaps.
+    /// Threads that waited when the recording ended: a deadlock perhaps, or workers without work.
     fn unfinished(&mut self, recording: &Recording, places: &[Place], stacks: &[StackId]) {
-        let mut waiting: HashMap<usize, (u64, StackId)> = HashMap::new();
         for thread in &recording.threads {
-            if let Some(wait) = &thread.waiting
-                && let Place::Lock(lock) = places[wait.class]
-            {
-                waiting.entry(lock).or_insert((0, stacks[wait.stack])).0 += 1;
-                let class = &mut self.profile.locks[lock];
-                class.waiting += 1;
-                class.waiting_since_sum = class.waiting_since_sum.saturating_add(wait.since);
-            }
-        }
-        let mut waiting: Vec<_> = waiting.into_iter().collect();
-        waiting.sort_unstable();
-        for (lock, (threads, stack)) in waiting {
-            let place = self.place(stack);
-            self.profile.notes.push(format!(
-                "At the end {} still waited for {} in process {}, for example at {place}. These waits are in no figure.",
-                if threads == 1 { "a thread".into() } else { format!("{} threads", count(threads)) },
-                self.profile.locks[lock].name,
-                recording.pid
-            ));
+            let Some((wait, wait_ns)) = unfinished(recording, thread) else { continue };
+            let waiting = match places[wait.class] {
+                Place::Lock(lock) => &mut self.profile.locks[lock].waiting,
+                Place::Condition(condition) => &mut self.profile.condvars[condition].waiting,
+            };
+            waiting.add(wait_ns, stacks[wait.stack]);
         }
     }
 
@@ -270,10 +262,12 @@ impl Joiner {
             Kind::Condvar | Kind::Barrier => return self.condition(modules, stacks, class, false),
             Kind::Semaphore => return self.condition(modules, stacks, class, true),
         };
-        let (name, origin) = self.name(kind.text(), modules, stacks, class);
+        let (name, origin, identity) = self.name(kind.text(), modules, stacks, class);
         let locks = &mut self.profile.locks;
-        let number = *self.locks.entry((kind, name)).or_insert_with_key(|(_, name)| {
-            locks.push(Class { name: name.clone(), origin, kind, ..Class::default() });
+        let number = *self.locks.entry((kind, name, identity)).or_insert_with_key(|(_, name, identity)| {
+            let key = identity.key(name);
+            locks.push(Class { name: name.clone(), key, origin, kind, ..Class::default() });
+            self.lock_identities.push(identity.clone());
             self.lock_sums.push(Sums::default());
             locks.len() - 1
         });
@@ -329,9 +323,11 @@ impl Joiner {
         is_semaphore: bool,
     ) -> Place {
         let text = if is_semaphore { "semaphore" } else { "condition" };
-        let (name, origin) = self.name(text, modules, stacks, class);
+        let (name, origin, identity) = self.name(text, modules, stacks, class);
         let condvars = &mut self.profile.condvars;
-        let number = *self.conditions.entry((is_semaphore, name)).or_insert_with_key(|(_, name)| {
+        let key = (is_semaphore, name, identity);
+        let number = *self.conditions.entry(key).or_insert_with_key(|(_, name, identity)| {
+            self.condition_identities.push(identity.clone());
             condvars.push(Condition { name: name.clone(), origin, is_semaphore, ..Condition::default() });
             self.condition_sums.push(Sums::default());
             condvars.len() - 1
@@ -345,29 +341,47 @@ impl Joiner {
         Place::Condition(number)
     }
 
-    /// The name of a class, and how it was found.
+    /// The name of a class, how it was found, and what tells the class from others of that name.
     fn name(
         &mut self,
         kind: &str,
         modules: &[Module],
         stacks: &[StackId],
         class: &reader::Class,
-    ) -> (String, String) {
-        let named = |name: String| if class.name.is_empty() { name } else { class.name.clone() };
+    ) -> (String, String, Identity) {
+        let is_named = !class.name.is_empty();
+        let named = |name: String| if is_named { class.name.clone() } else { name };
         if class.address != 0
             && let Some(variable) = self.symbols.variable(modules, class.address)
         {
-            return (named(variable.name), format!("static in {}", variable.module));
+            let origin = format!("static in {}", variable.module);
+            let (module, start) = (variable.path, Some(variable.start));
+            let of_variable = Identity { module, start, file: variable.file };
+            return (named(variable.name), origin, if is_named { Identity::default() } else { of_variable });
         }
         let site = stacks[class.birth];
         let module = self.naming(site).map(|frame| frame.module.clone()).filter(|module| !module.is_empty());
+        // A file and a line are the same place in each module.
+        let is_place = self.naming(site).is_some_and(|frame| !frame.file.is_empty());
+        let mut identity = Identity::default();
+        if !is_named && !is_place {
+            identity.module = module.clone().unwrap_or_default().into();
+        }
         let place = self.place(site);
         let origin = module.map_or_else(String::new, |module| format!(" in {module}"));
-        (named(format!("{kind} of {place}")), format!("first used at {place}{origin}"))
+        (named(format!("{kind} of {place}")), format!("first used at {place}{origin}"), identity)
     }
 
     fn finish(mut self) -> (Profile, Symbols) {
         let mut profile = self.profile;
+        let mut names: Vec<String> =
+            profile.locks.iter_mut().map(|class| std::mem::take(&mut class.name)).collect();
+        distinguish(&mut names, &self.lock_identities);
+        profile.locks.iter_mut().zip(names).for_each(|(class, name)| class.name = name);
+        let mut names: Vec<String> =
+            profile.condvars.iter_mut().map(|condition| std::mem::take(&mut condition.name)).collect();
+        distinguish(&mut names, &self.condition_identities);
+        profile.condvars.iter_mut().zip(names).for_each(|(condition, name)| condition.name = name);
         for (class, sums) in profile.locks.iter_mut().zip(self.lock_sums) {
             sums.finish(class);
             class.origins.sort_unstable();
@@ -379,12 +393,17 @@ impl Joiner {
         }
         // The waits name locks by number, so that sorting must say where each went.
         // A lock that got its name before its first use has left nothing in the class that it had without the name.
-        let is_there = |class: &Class| class.instances > 0 || class.acquisitions > 0 || class.waits.count > 0;
+        let is_there = |class: &Class| {
+            class.instances > 0
+                || class.acquisitions > 0
+                || class.waits.count > 0
+                || class.waiting.threads > 0
+        };
         let mut order: Vec<usize> =
             (0..profile.locks.len()).filter(|lock| is_there(&profile.locks[*lock])).collect();
         order.sort_by_key(|lock| {
             let class = &profile.locks[*lock];
-            (std::cmp::Reverse((class.waits.sum_ns, class.acquisitions)), class.name.clone())
+            (std::cmp::Reverse((class.lost_ns(), class.acquisitions)), class.name.clone())
         });
         let mut moved = vec![0; profile.locks.len()];
         order.iter().enumerate().for_each(|(new, old)| moved[*old] = new);
@@ -393,7 +412,7 @@ impl Joiner {
         profile.waits.iter_mut().for_each(|wait| wait.lock = moved[wait.lock]);
         profile.waits.sort_by_key(|wait| wait.start_ns);
         profile.condvars.sort_by(|first, second| {
-            second.wait_ns.cmp(&first.wait_ns).then_with(|| first.name.cmp(&second.name))
+            second.idle_ns().cmp(&first.idle_ns()).then_with(|| first.name.cmp(&second.name))
         });
         profile.dropped =
             self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
@@ -513,15 +532,31 @@ fn module(module: &reader::Module, recording: &Recording) -> Module {
     Module { path: path.clone(), ..module.clone() }
 }
 
-fn thread(process: usize, thread: &reader::Thread) -> Thread {
+/// The wait in which the thread was when the recording ended, and how long it had lasted.
+fn unfinished<'a>(recording: &Recording, thread: &'a reader::Thread) -> Option<(&'a reader::Waiting, u64)> {
+    let wait = thread.waiting.as_ref()?;
+    Some((wait, recording.ended.saturating_sub(wait.since.max(recording.started))))
+}
+
+fn thread(process: usize, recording: &Recording, thread: &reader::Thread) -> Thread {
+    let (mut wait_ns, mut idle_ns) = (thread.wait_nanos, thread.sleep_nanos);
+    if let Some((wait, nanos)) = unfinished(recording, thread) {
+        let sum = match recording.classes[wait.class].kind {
+            Kind::Mutex | Kind::RwLock | Kind::Spin => &mut wait_ns,
+            Kind::Condvar | Kind::Semaphore | Kind::Barrier => &mut idle_ns,
+        };
+        *sum = sum.saturating_add(nanos);
+    }
+    let lived = thread.ended.saturating_sub(thread.started);
     Thread {
         process,
         tid: thread.tid,
         name: thread.name.clone(),
-        lifetime_ns: thread.ended.saturating_sub(thread.started).max(thread.wait_nanos + thread.sleep_nanos),
-        wait_ns: thread.wait_nanos,
+        lives: thread.lives,
+        lifetime_ns: lived.max(wait_ns.saturating_add(idle_ns)),
+        wait_ns,
         waits: thread.waits,
-        idle_ns: thread.sleep_nanos,
+        idle_ns,
     }
 }
 

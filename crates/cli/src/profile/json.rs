@@ -13,7 +13,7 @@ pub fn text(profile: &Profile) -> String {
         "seconds": profile.seconds,
         "threads": profile.threads.len(),
         "thread_ns": profile.lifetime_ns(),
-        "wait_ns": profile.wait_ns(),
+        "wait_ns": profile.lost_ns(),
         "verdict": findings::verdict(profile),
         "advice": findings::advice(profile).iter().map(|advice| json!({
             "rule": advice.rule,
@@ -51,6 +51,7 @@ pub fn text(profile: &Profile) -> String {
 }
 
 fn one_lock(profile: &Profile, class: &Class) -> Value {
+    let (waits, holds) = (&class.waits, &class.holds);
     let mut lock = json!({
         "name": class.name,
         "kind": class.kind.key(),
@@ -67,6 +68,8 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         "handover_ns": class.handover_ns,
         "reacquires": class.reacquires,
         "reacquire_ns": class.reacquire_ns,
+        "waiting": class.waiting.threads,
+        "waiting_ns": class.waiting.wait_ns,
         "waiters_max": class.waiters_max,
         "waiters_mean": class.waiters_mean(profile.seconds),
         "readers_max": class.readers_max,
@@ -75,18 +78,17 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         "thread_change_share": known_ratio(class.successions.by_thread, class.successions.compared),
         "cpu_change_share": known_ratio(class.successions.by_cpu, class.successions.compared),
         "node_change_share": known_ratio(class.successions.by_node, class.successions.compared),
-        "hold_ns": class.holds.mean_ns(),
+        "hold_ns": known(holds, Lengths::mean_ns),
         "hold_samples": class.holds.count,
     });
-    let (waits, holds) = (&class.waits, &class.holds);
     let more = [
         ("wait_p50_ns", waits.quantile_ns(0.5).into()),
         ("wait_p99_ns", waits.quantile_ns(0.99).into()),
         ("wait_p999_ns", waits.quantile_ns(0.999).into()),
         ("wait_max_ns", waits.max_ns.into()),
-        ("hold_p50_ns", holds.quantile_ns(0.5).into()),
-        ("hold_p99_ns", holds.quantile_ns(0.99).into()),
-        ("hold_max_ns", holds.max_ns.into()),
+        ("hold_p50_ns", known(holds, |holds| holds.quantile_ns(0.5)).into()),
+        ("hold_p99_ns", known(holds, |holds| holds.quantile_ns(0.99)).into()),
+        ("hold_max_ns", known(holds, |holds| holds.max_ns).into()),
         ("wait_histogram", histogram(waits)),
         ("hold_histogram", histogram(holds)),
         (
@@ -140,6 +142,11 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
     lock
 }
 
+/// A figure of lengths; `None` if none was measured.
+fn known(lengths: &Lengths, figure: impl Fn(&Lengths) -> u64) -> Option<u64> {
+    (lengths.count > 0).then(|| figure(lengths))
+}
+
 /// `None` if nothing was measured.
 fn known_ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| findings::ratio(part, whole))
@@ -153,6 +160,8 @@ fn one_condition(profile: &Profile, condition: &Condition) -> Value {
         "instances": condition.instances,
         "waits": condition.waits,
         "wait_ns": condition.wait_ns,
+        "waiting": condition.waiting.threads,
+        "waiting_ns": condition.waiting.wait_ns,
         "timeouts": condition.timeouts,
         "notifications": condition.notifications,
         "waiters": condition.waiters.iter().map(|found| waiter(profile, found)).collect::<Vec<_>>(),
@@ -256,5 +265,13 @@ mod tests {
         // 970,000 holds of a microsecond in ten seconds.
         assert_eq!(table["readers_mean"], 0.097);
         assert!(table["spin_share"].is_null(), "no wait was timed");
+        let mut profile = sample::profile();
+        profile.locks[0].holds = Lengths::default();
+        let document: Value = serde_json::from_str(&text(&profile)).unwrap();
+        let lock = &document["locks"][0];
+        for key in ["hold_ns", "hold_p50_ns", "hold_p99_ns", "hold_max_ns"] {
+            assert!(lock[key].is_null(), "no hold was measured: {key}");
+        }
+        assert_eq!(lock["hold_samples"], 0);
     }
 }

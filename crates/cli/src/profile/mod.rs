@@ -6,12 +6,14 @@
 //! | [`attach`] | records a process that runs already |
 //! | [`files`] | finds the recordings |
 //! | [`symbols`] | turns addresses into names |
+//! | [`distinct`] | tells classes of one name apart |
 //! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
 //! | [`findings`], [`chains`] | say what the profile means |
 //! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
 
 pub mod attach;
 mod chains;
+mod distinct;
 pub mod files;
 pub mod findings;
 mod folded;
@@ -34,7 +36,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
 use latchwork_console::{ending, output};
 use model::Profile;
-use session::Stdout;
+use session::{Ended, Stdout};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -114,7 +116,8 @@ pub fn profile(options: &Options) -> Result<i32> {
     };
     if let Some(recorded) = recorded {
         ending::by_signals();
-        let profile = join::join(&recorded);
+        let mut profile = join::join(&recorded);
+        profile.attached = options.pid.is_some();
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {
             output::print(&terminal::text(&profile))?;
@@ -129,9 +132,10 @@ pub fn profile(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
     let stdout = if is_printed { Stdout::Stderr } else { Stdout::Own };
-    let (status, left) = session::run(&options.command, &environment, stdout)?;
+    let Ended { status, left, gone } = session::run(&options.command, &environment, stdout)?;
     ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
+    files::note_gone(recordings.path(), &gone);
     let found = files::read_all(recordings.path());
     recordings.check_room(files::is_lost(&found))?;
     let found = found.map_err(|failure| {

@@ -35,6 +35,8 @@ pub struct Profile {
     pub waits: Vec<Wait>,
     /// Sentences about what limits this profile, for the reader.
     pub notes: Vec<String>,
+    /// Whether only a part of a process's life was recorded, from one moment to another.
+    pub attached: bool,
     /// Sentences about parts of the program that were not recorded. The verdict begins with them.
     pub missing: Vec<String>,
 }
@@ -59,13 +61,15 @@ pub struct Thread {
     pub tid: u32,
     /// The name that the program gave it.
     pub name: String,
+    /// Whether it had not ended when the recording ended or was read.
+    pub lives: bool,
     /// How long it was recorded.
     pub lifetime_ns: u64,
-    /// Time that it waited for locks.
+    /// Time that it waited for locks, also in a wait that had not ended.
     pub wait_ns: u64,
-    /// Number of these waits.
+    /// Number of these waits that had ended.
     pub waits: u64,
-    /// Time that it waited for conditions.
+    /// Time that it waited for conditions, also in a wait that had not ended.
     pub idle_ns: u64,
 }
 
@@ -188,6 +192,8 @@ pub const OWN: &str = "latchwork.h";
 pub struct Class {
     /// What users see: the name that the program gives (`lw_name`), `cache.mutex_`, or `mutex of Cache::get (cache.cc:31)`.
     pub name: String,
+    /// The same in each look at a recording, also if another class of the same name makes `name` longer.
+    pub key: String,
     /// How the name was found, in a few words with the module: `static in server`, `made at ...`, `first acquired at ...`.
     pub origin: String,
     pub kind: Kind,
@@ -204,7 +210,7 @@ pub struct Class {
     pub acquisitions: u64,
     /// Acquisitions for reading, among these.
     pub reads: u64,
-    /// Acquisitions that had to wait.
+    /// Of [`Class::calls`], those that had to wait.
     pub contended: u64,
     /// `trylock` calls that did not get the lock.
     pub failed_tries: u64,
@@ -221,10 +227,8 @@ pub struct Class {
     pub holds: Lengths,
     /// Most threads that waited at once.
     pub waiters_max: u64,
-    /// Threads that waited when the recording was read. Their waits are in no other figure.
-    pub waiting: u64,
-    /// The sum of the moments at which these waits began, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub waiting_since_sum: u64,
+    /// Waits that had not ended when the recording was read. They are not in `contended` and `waits`.
+    pub waiting: Unfinished,
     /// Most readers that were seen inside at once.
     pub readers_max: u64,
     /// Acquisitions for reading among `holds`, and how long they held the lock.
@@ -243,6 +247,30 @@ pub struct Class {
     pub holders: Vec<Holder>,
     /// Pairs of a place that waited and the place of the holder that it waited for, longest wait first.
     pub pairs: Vec<Pair>,
+}
+
+/// Waits that had not ended when the recording was read.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// How many threads waited.
+    pub threads: u64,
+    /// How long they had waited, all together.
+    pub wait_ns: u64,
+    /// How long the first of them had waited.
+    pub longest_ns: u64,
+    /// Where that thread waited.
+    pub stack: StackId,
+}
+
+impl Unfinished {
+    /// Adds a thread that has waited for so long at this stack.
+    pub fn add(&mut self, wait_ns: u64, stack: StackId) {
+        if self.threads == 0 || wait_ns > self.longest_ns {
+            (self.longest_ns, self.stack) = (wait_ns, stack);
+        }
+        self.threads += 1;
+        self.wait_ns = self.wait_ns.saturating_add(wait_ns);
+    }
 }
 
 /// What one process has of a class.
@@ -337,6 +365,16 @@ impl TopHolder {
 }
 
 impl Class {
+    /// How long threads waited for it, also in waits that had not ended.
+    pub fn lost_ns(&self) -> u64 {
+        self.waits.sum_ns.saturating_add(self.waiting.wait_ns)
+    }
+
+    /// Calls that asked for a lock of the class and could wait for it: those that got it, and those that gave up at a deadline.
+    pub fn calls(&self) -> u64 {
+        self.acquisitions.saturating_add(self.timeouts)
+    }
+
     /// How many readers hold a lock of the class on average over so many seconds.
     pub fn readers_mean(&self, seconds: f64) -> f64 {
         let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
@@ -345,7 +383,7 @@ impl Class {
 
     /// How many threads wait for a lock of the class on average over so many seconds.
     pub fn waiters_mean(&self, seconds: f64) -> f64 {
-        over(self.waits.sum_ns as f64, seconds)
+        over(self.lost_ns() as f64, seconds)
     }
 }
 
@@ -400,10 +438,19 @@ pub struct Condition {
     pub waits: u64,
     pub wait_ns: u64,
     pub timeouts: u64,
+    /// Waits that had not ended when the recording was read. They are not in `waits` and `wait_ns`.
+    pub waiting: Unfinished,
     /// Signals and broadcasts, or posts.
     pub notifications: u64,
     /// Where threads waited, longest first.
     pub waiters: Vec<Waiter>,
+}
+
+impl Condition {
+    /// How long threads waited for it, also in waits that had not ended.
+    pub fn idle_ns(&self) -> u64 {
+        self.wait_ns.saturating_add(self.waiting.wait_ns)
+    }
 }
 
 /// What profiling cost.
@@ -450,9 +497,14 @@ impl Profile {
         self.threads.iter().map(|thread| thread.lifetime_ns).sum()
     }
 
-    /// Time that all threads together waited for locks.
-    pub fn wait_ns(&self) -> u64 {
-        self.locks.iter().map(|class| class.waits.sum_ns).sum()
+    /// Time that all threads together waited for locks, also in waits that had not ended.
+    pub fn lost_ns(&self) -> u64 {
+        self.locks.iter().fold(0, |sum, class| sum.saturating_add(class.lost_ns()))
+    }
+
+    /// Time that all threads together waited for conditions, also in waits that had not ended.
+    pub fn idle_ns(&self) -> u64 {
+        self.condvars.iter().fold(0, |sum, condition| sum.saturating_add(condition.idle_ns()))
     }
 
     /// The frame that names a stack: the first that is no way to call the lock.

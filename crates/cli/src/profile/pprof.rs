@@ -349,7 +349,7 @@ mod tests {
         }
         let caused: u64 =
             profile.locks.iter().flat_map(|class| &class.holders).map(|holder| holder.caused_wait_ns).sum();
-        assert_eq!(sums, [6_000, profile.wait_ns(), caused]);
+        assert_eq!(sums, [6_000, profile.lost_ns(), caused]);
         // `std::mutex::lock` is inlined into `Cache::get`: four frames, three locations.
         assert_eq!(first_stack.len(), 3);
     }

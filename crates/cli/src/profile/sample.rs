@@ -30,6 +30,7 @@ pub fn profile() -> Profile {
     let handover = first - by_evict - by_get;
     let cache = Class {
         name: "cache.mutex_".into(),
+        key: "cache.mutex_".into(),
         origin: "static in server".into(),
         kind: Kind::Mutex,
         instances: 3,
@@ -91,6 +92,7 @@ pub fn profile() -> Profile {
     let second = 342 * S / 100;
     let table = Class {
         name: "mutex <\"table\"> & more".into(),
+        key: "table".into(),
         origin: "first acquired at Cache::put (cache.cc:64)".into(),
         kind: Kind::RwLock,
         instances: 1,
@@ -129,6 +131,7 @@ pub fn profile() -> Profile {
         process: 0,
         tid: 1000 + number,
         name: format!("worker/{number}"),
+        lives: true,
         lifetime_ns: 10 * S,
         wait_ns: 38 * S / 10,
         waits: 600,
@@ -163,6 +166,7 @@ pub fn profile() -> Profile {
         overhead: Overhead { calls: 1_010_000, stacks: 900, unwinding_ns: 900_000, memory_bytes: 2 << 20 },
         dropped: vec![Dropped { what: "stacks".into(), count: 12 }],
         notes: vec!["This is a sample.".into()],
+        attached: false,
         missing: Vec::new(),
         frames: interner.frames,
         stacks: interner.stacks,

@@ -2,11 +2,13 @@
 //! process group. This process only waits for it, and passes on the signals that were meant for it.
 
 use crate::leftovers::{self, Daemon};
+use crate::live::now;
 use crate::program::{self, Obstacle};
 use crate::run::{self, Locks, Programs};
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::output::say;
 use latchwork_console::signals::sigpipe_for_children;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::mem::{MaybeUninit, zeroed};
@@ -71,23 +73,32 @@ pub enum Stdout {
     Stderr,
 }
 
-/// Runs the program to its end. Its exit status, or 128 and the signal that killed it, as shells say it; and the processes that
-/// it left running.
-pub fn run(
-    command: &[OsString],
-    environment: &[(&'static str, OsString)],
-    stdout: Stdout,
-) -> Result<(i32, Vec<Daemon>)> {
+/// How a program ended.
+pub struct Ended {
+    /// Its exit status, or 128 and the signal that killed it, as shells say it.
+    pub status: i32,
+    /// The processes that it left running.
+    pub left: Vec<Daemon>,
+    /// When this process saw that processes were gone, by their numbers, on `CLOCK_MONOTONIC`. For those that were left running:
+    /// when it stopped looking.
+    pub gone: HashMap<u32, u64>,
+}
+
+/// Runs the program to its end.
+pub fn run(command: &[OsString], environment: &[(&'static str, OsString)], stdout: Stdout) -> Result<Ended> {
+    let mut gone = HashMap::new();
     let signals = Signals::block();
     leftovers::adopt();
     let process = start(command, environment, stdout, &signals)?;
     loop {
         let (signal, by_terminal) = signals.next();
         if signal == libc::SIGCHLD {
-            if let Some(status) = ended(process) {
+            if let Some(status) = ended(process, &mut gone) {
                 // SAFETY: a system call that takes nothing. The program has the group of this process.
                 leftovers::settle(unsafe { libc::getpgrp() });
-                return Ok((status, leftovers::running()));
+                let left = leftovers::running();
+                gone.extend(left.iter().map(|daemon| (daemon.process.cast_unsigned(), now())));
+                return Ok(Ended { status, left, gone });
             }
         } else if !by_terminal {
             // The terminal sends Ctrl-C to the program as well. A signal that is sent to this process alone is meant for the program.
@@ -132,16 +143,19 @@ fn start(
     Ok(i32::try_from(child.id()).expect("a process id"))
 }
 
-/// The program's exit status, if it has ended. Waits also for the orphans that have ended.
-fn ended(process: i32) -> Option<i32> {
+/// The program's exit status, if it has ended. Waits also for the orphans that have ended, and notes when.
+fn ended(process: i32, gone: &mut HashMap<u32, u64>) -> Option<i32> {
     let mut status = 0;
     // SAFETY: room for the status.
     let wait = |status: &mut i32| unsafe { libc::waitpid(-1, status, libc::WNOHANG) };
     loop {
-        match wait(&mut status) {
-            found if found == process => break,
-            ..=0 => return None,
-            _ => {}
+        let found = wait(&mut status);
+        if found <= 0 {
+            return None;
+        }
+        gone.insert(found.cast_unsigned(), now());
+        if found == process {
+            break;
         }
     }
     Some(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })

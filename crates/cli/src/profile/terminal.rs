@@ -1,7 +1,7 @@
 //! The report on the terminal: the verdict, the tables, what to try, and what profiling cost.
 
 use super::findings::{self, ratio};
-use super::model::{Class, Error, Kind, Profile};
+use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
 use super::units::{bytes, count, percent, time};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
@@ -35,8 +35,8 @@ pub fn text(profile: &Profile) -> String {
 }
 
 fn locks(profile: &Profile) -> String {
-    let waited = profile.wait_ns();
-    let shown = |class: &&Class| waited > 0 && ratio(class.waits.sum_ns, waited) >= LEAST;
+    let waited = profile.lost_ns();
+    let shown = |class: &&Class| waited > 0 && ratio(class.lost_ns(), waited) >= LEAST;
     let classes: Vec<&Class> = profile.locks.iter().filter(shown).take(LINES).collect();
     if classes.is_empty() {
         return String::new();
@@ -54,9 +54,9 @@ fn locks(profile: &Profile) -> String {
             },
             count(class.instances),
             count(class.acquisitions),
-            percent(ratio(class.contended, class.acquisitions)),
-            time(class.waits.sum_ns),
-            percent(ratio(class.waits.sum_ns, waited)),
+            percent(ratio(class.contended, class.calls())),
+            time(class.lost_ns()),
+            percent(ratio(class.lost_ns(), waited)),
             time(class.waits.quantile_ns(0.99)),
             time(class.waits.max_ns),
             known(class.holds.mean_ns()),
@@ -67,13 +67,30 @@ fn locks(profile: &Profile) -> String {
     let mut text = format!("\n{}\n", table.trim_fmt());
     let rest = profile.locks.len() - classes.len();
     if rest > 0 {
-        let lost: u64 = profile.locks.iter().map(|class| class.waits.sum_ns).sum::<u64>()
-            - classes.iter().map(|class| class.waits.sum_ns).sum::<u64>();
+        let shown = classes.iter().map(|class| class.lost_ns()).sum::<u64>();
+        let lost = profile.lost_ns().saturating_sub(shown);
         let lost =
             if lost == 0 { "no thread waited".into() } else { format!("threads waited {}", time(lost)) };
         writeln!(text, "and {} more, for which {lost}", things(rest as u64, "class")).expect("a String");
     }
+    for class in classes.iter().filter(|class| class.waiting.threads > 0) {
+        text += &fold(
+            &format!("Of the time lost for {}, {}.", class.name, still_waiting(profile, class.waiting)),
+            "",
+        );
+    }
     text + &manners(profile, &classes)
+}
+
+/// Says how many waits had not ended.
+fn still_waiting(profile: &Profile, waiting: Unfinished) -> String {
+    let (verb, example) = if waiting.threads == 1 { ("was", "") } else { ("were", "for example ") };
+    format!(
+        "{} is in waits that had not ended: {} {verb} still waiting, {example}at {}",
+        time(waiting.wait_ns),
+        things(waiting.threads, "thread"),
+        profile.place(waiting.stack)
+    )
 }
 
 /// How threads waited for these classes, and where the locks went.
@@ -113,7 +130,7 @@ fn manners(profile: &Profile, classes: &[&Class]) -> String {
 }
 
 fn pairs(profile: &Profile) -> String {
-    let waited = profile.wait_ns();
+    let waited = profile.lost_ns();
     let mut all = Vec::new();
     for class in &profile.locks {
         let mut parts: Vec<((String, String), (u64, Error))> = Vec::new();
@@ -142,22 +159,24 @@ fn pairs(profile: &Profile) -> String {
 }
 
 fn conditions(profile: &Profile) -> String {
-    let conditions: Vec<_> =
-        profile.condvars.iter().filter(|condition| condition.waits > 0).take(LINES / 2).collect();
+    let waits = |condition: &&Condition| condition.waits + condition.waiting.threads > 0;
+    let conditions: Vec<_> = profile.condvars.iter().filter(waits).take(LINES / 2).collect();
     if conditions.is_empty() {
         return String::new();
     }
-    let mut table = table(["waiting for work, not for a lock", "", "waits", "time", "notified"]);
+    let mut table =
+        table(["waiting for work, not for a lock", "", "waits", "still waiting", "time", "notified"]);
     for condition in conditions {
         table.add_row([
             cut(&condition.name),
             if condition.is_semaphore { "semaphore" } else { "condition" }.into(),
             count(condition.waits),
-            time(condition.wait_ns),
+            count(condition.waiting.threads),
+            time(condition.idle_ns()),
             count(condition.notifications),
         ]);
     }
-    (2..=4).for_each(|column| right(&mut table, column));
+    (2..=5).for_each(|column| right(&mut table, column));
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -265,6 +284,20 @@ mod tests {
         assert!(text.contains("rw, 97% read"), "{text}");
         let line = text.lines().find(|line| line.contains("Cache::put (cache.cc:64)  Cache::get"));
         assert!(line.is_some_and(|line| line.contains("3.5 s") && line.contains("60 ms")), "{text}");
+    }
+
+    /// A hundred calls gave up at their deadlines, and one got the lock.
+    #[test]
+    fn no_share_is_larger_than_all() {
+        let mut profile = sample::profile();
+        let class = &mut profile.locks[0];
+        (class.acquisitions, class.contended, class.timeouts) = (1, 100, 100);
+        let text = text(&profile);
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("cache.mutex_"))
+            .expect("a line for the lock");
+        assert!(line.contains(" 99% "), "{line}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn headline(pid: u32, program: &str, sample: &Sample, whole: bool) -> String
         sample.threads,
         sum(|figures| figures.wait_ns) as f64 / 1e9 / seconds.max(1e-9),
         count(per_second(sum(|figures| figures.acquisitions), seconds)),
-        percent(ratio(sum(|figures| figures.contended), sum(|figures| figures.acquisitions))),
+        percent(ratio(sum(|figures| figures.contended), sum(Figures::calls))),
     )
 }
 
@@ -41,7 +41,7 @@ pub fn columns(row: &Row, seconds: f64, whole: bool) -> [String; COLUMNS.len()] 
         row.kind.key().into(),
         count(row.instances),
         count(per_second(figures.acquisitions, seconds)),
-        percent(ratio(figures.contended, figures.acquisitions)),
+        percent(ratio(figures.contended, figures.calls())),
         count(row.waiting),
         time(per_second(figures.wait_ns, seconds)),
         figures.hold_mean_ns().map_or_else(|| "-".into(), time),
@@ -132,6 +132,17 @@ mod tests {
         assert_eq!(value["locks"][0]["acquisitions"], 500);
         assert_eq!(value["locks"][0]["wait_ns"], 1_000_000_000);
         assert_eq!(value["locks"][1]["total"]["contended"], 4_000);
+    }
+
+    /// A hundred calls gave up, and one got the lock.
+    #[test]
+    fn no_share_is_larger_than_all() {
+        let figures = Figures { acquisitions: 1, contended: 100, timeouts: 100, ..Figures::default() };
+        let row = |row: &Row| Row { last: figures, ..row.clone() };
+        let [mut look, _] = looks();
+        look.rows = vec![row(&look.rows[0])];
+        assert_eq!(columns(&look.rows[0], 1.0, false)[3], "99%");
+        assert!(headline(7, "server", &look, false).ends_with("99% contended"));
     }
 
     #[test]

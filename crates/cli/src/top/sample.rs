@@ -29,6 +29,8 @@ pub struct Figures {
     pub acquisitions: u64,
     pub reads: u64,
     pub contended: u64,
+    /// Calls that gave up at a deadline. They are in `contended`, and not in `acquisitions`.
+    pub timeouts: u64,
     /// Waiting time, also of waits that have not ended.
     pub wait_ns: u64,
     /// Of the holds that were measured.
@@ -37,13 +39,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(class: &Class, now: u64) -> Self {
-        let unfinished = (class.waiting * now).saturating_sub(class.waiting_since_sum);
+    fn of(class: &Class) -> Self {
         Self {
             acquisitions: class.acquisitions,
             reads: class.reads,
             contended: class.contended,
-            wait_ns: class.waits.sum_ns + unfinished,
+            timeouts: class.timeouts,
+            wait_ns: class.lost_ns(),
             hold_ns: class.holds.sum_ns,
             holds: class.holds.count,
         }
@@ -55,10 +57,16 @@ impl Figures {
             acquisitions: self.acquisitions.saturating_sub(before.acquisitions),
             reads: self.reads.saturating_sub(before.reads),
             contended: self.contended.saturating_sub(before.contended),
+            timeouts: self.timeouts.saturating_sub(before.timeouts),
             wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
             hold_ns: self.hold_ns.saturating_sub(before.hold_ns),
             holds: self.holds.saturating_sub(before.holds),
         }
+    }
+
+    /// Calls that got a lock, and those that gave up at a deadline.
+    pub fn calls(&self) -> u64 {
+        self.acquisitions.saturating_add(self.timeouts)
     }
 
     /// The mean hold, if one was measured.
@@ -99,6 +107,7 @@ pub struct Sample {
     pub seconds: f64,
     /// Since the recording began.
     pub total_seconds: f64,
+    /// Threads that use locks and live.
     pub threads: usize,
     pub rows: Vec<Row>,
     pub profile: Profile,
@@ -145,24 +154,24 @@ impl Watch {
     /// Looks at what was read of it just now.
     pub fn look(&mut self, recordings: &[Recording]) -> Sample {
         // Looking up names takes a while.
-        let (now, clock) = (Instant::now(), crate::live::now());
+        let now = Instant::now();
         let profile = join::join_again(recordings, &mut self.symbols);
-        let sample = self.compare(profile, clock, now);
+        let sample = self.compare(profile, now);
         self.looked = now;
         sample
     }
 
-    fn compare(&mut self, profile: Profile, clock: u64, now: Instant) -> Sample {
+    fn compare(&mut self, profile: Profile, now: Instant) -> Sample {
         let mut rows = Vec::new();
         for (lock, class) in profile.locks.iter().enumerate() {
-            let all = Figures::of(class, clock);
-            let before = self.before.insert((class.kind, class.name.clone()), all).unwrap_or_default();
+            let all = Figures::of(class);
+            let before = self.before.insert((class.kind, class.key.clone()), all).unwrap_or_default();
             rows.push(Row {
                 lock,
                 name: class.name.clone(),
                 kind: class.kind,
                 instances: class.instances,
-                waiting: class.waiting,
+                waiting: class.waiting.threads,
                 last: all.since(&before),
                 all,
             });
@@ -170,7 +179,7 @@ impl Watch {
         Sample {
             seconds: now.duration_since(self.looked).as_secs_f64(),
             total_seconds: now.duration_since(self.begun).as_secs_f64(),
-            threads: profile.threads.len(),
+            threads: profile.threads.iter().filter(|thread| thread.lives).count(),
             rows,
             profile,
         }
@@ -187,14 +196,17 @@ pub mod tests {
     pub fn looks() -> [Sample; 2] {
         let mut watch = Watch::new();
         let begin = watch.begun;
-        let first = watch.compare(sample::profile(), 0, begin + Duration::from_secs(10));
+        let first = watch.compare(sample::profile(), begin + Duration::from_secs(10));
         watch.looked = begin + Duration::from_secs(10);
         let mut later = sample::profile();
         later.locks[1].acquisitions += 500;
         later.locks[1].contended += 5;
-        later.locks[1].waiting = 2;
-        later.locks[1].waiting_since_sum = 2 * 1_000;
-        [first, watch.compare(later, 500_001_000, begin + Duration::from_secs(11))]
+        later.threads[0].lives = false;
+        // Another lock has the same name now, so this one's is longer.
+        later.locks[1].name += " (table.cc)";
+        later.locks[1].waiting.add(500_000_000, 0);
+        later.locks[1].waiting.add(500_000_000, 0);
+        [first, watch.compare(later, begin + Duration::from_secs(11))]
     }
 
     #[test]
@@ -203,6 +215,8 @@ pub mod tests {
         assert_eq!(first.rows[0].last, first.rows[0].all);
         assert_eq!((second.seconds, second.total_seconds), (1.0, 11.0));
         assert_eq!(second.rows[0].last, Figures::default());
+        // A thread has ended meanwhile.
+        assert_eq!((first.threads, second.threads), (10, 9));
         let last = second.rows[1].last;
         assert_eq!((last.acquisitions, last.contended), (500, 5));
         // Two threads have waited for half a second each, and still do.

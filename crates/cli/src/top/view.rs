@@ -235,7 +235,7 @@ impl View {
                 "{} acquisitions{reads}, {} contended; threads that wait: {} now, {} at most",
                 count(class.acquisitions),
                 count(class.contended),
-                class.waiting,
+                class.waiting.threads,
                 class.waiters_max
             ),
             Style::new(),

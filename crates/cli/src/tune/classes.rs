@@ -51,7 +51,7 @@ pub struct Features {
     /// Of the threads' time, without what they waited for work.
     pub share: f64,
     pub acquisitions: u64,
-    /// Share of the acquisitions that waited.
+    /// Share of the calls that waited; of those that got the lock, and those that gave up at a deadline.
     pub contended: f64,
     /// Share of the acquisitions for reading.
     pub reads: f64,
@@ -71,9 +71,9 @@ impl Features {
     fn new(class: &Class, time_ns: u64) -> Self {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Self {
-            share: share(class.waits.sum_ns + class.acquisitions * TRANSFER, time_ns).min(1.0),
+            share: share(class.lost_ns() + class.acquisitions * TRANSFER, time_ns).min(1.0),
             acquisitions: class.acquisitions,
-            contended: share(class.contended, class.acquisitions),
+            contended: share(class.contended, class.calls()),
             reads: share(class.reads, class.acquisitions),
             hold_ns: class.holds.mean_ns(),
             hold_p99_ns: class.holds.quantile_ns(0.99),
@@ -193,8 +193,9 @@ fn long_holds(holds: &model::Lengths) -> f64 {
 /// Most threads that lived at the same time, in all processes together.
 fn most_at_once(recordings: &[Recording]) -> usize {
     let threads = recordings.iter().flat_map(|recording| &recording.threads);
-    let mut events: Vec<(u64, i64)> =
-        threads.flat_map(|thread| [(thread.started, 1), (thread.seen.max(thread.started + 1), -1)]).collect();
+    let mut events: Vec<(u64, i64)> = threads
+        .flat_map(|thread| [(thread.started, 1), (thread.ended.max(thread.started + 1), -1)])
+        .collect();
     events.sort_unstable();
     let (mut now, mut most) = (0_i64, 0);
     for (_, change) in events {
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn threads_count_while_they_live() {
-        let thread = |started, seen| Thread { started, seen, ..Thread::default() };
+        // A thread may compute for long after its last call.
+        let thread = |started, ended| Thread { started, seen: started, ended, ..Thread::default() };
         let one = Recording { threads: vec![thread(0, 10), thread(5, 20)], ..Recording::default() };
         let two = Recording { threads: vec![thread(10, 30), thread(12, 14)], ..Recording::default() };
         assert_eq!(most_at_once(&[one, two]), 3);

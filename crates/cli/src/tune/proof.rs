@@ -31,8 +31,8 @@ pub struct Proof {
 
 /// Locks that are to be better than others.
 pub struct Challenger {
-    /// Median of the deciding measure.
-    pub value: f64,
+    /// Median of the deciding measure. `None`: no round has one.
+    pub value: Option<f64>,
     /// What they were set against: glibc, and the pair if there is one and they are not the pair.
     pub against: Vec<Against>,
     /// Under them the program failed, and why.
@@ -45,7 +45,8 @@ pub struct Challenger {
 pub struct Against {
     /// `glibc`, or the pair.
     pub what: String,
-    pub ratio: f64,
+    /// The median of the rounds' ratios. `None`: no round has both.
+    pub ratio: Option<f64>,
     pub verdict: Verdict,
     pub chance: Option<f64>,
 }
@@ -88,11 +89,16 @@ impl Challenger {
     fn new(candidate: &Candidate, plan: &Plan, limits: &Limits) -> Self {
         let values = candidate.values(plan.deciding());
         Challenger {
-            value: if values.is_empty() { 0.0 } else { median(&values) },
+            value: (!values.is_empty()).then(|| median(&values)),
             against: Vec::new(),
             failed: candidate.failed.as_ref().map(|failed| failed.why.clone()),
             exceeds: limits.exceeded(candidate),
         }
+    }
+
+    /// Whether they are better than glibc's locks, the first that they were set against.
+    pub fn beats_glibc(&self) -> bool {
+        self.against.first().is_some_and(|against| matches!(against.verdict, Verdict::Better(_)))
     }
 
     /// Whether they are better than all that they were set against.
@@ -138,11 +144,11 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     let ratios: Vec<Vec<f64>> = comparisons.iter().map(ratios).collect();
     let verdicts = verdict::judge(&ratios, plan.better());
     for (((one, other), ratios), (verdict, chance)) in comparisons.iter().zip(&ratios).zip(verdicts) {
-        let ratio = if ratios.is_empty() { 1.0 } else { median(ratios) };
+        let ratio = (!ratios.is_empty()).then(|| median(ratios));
         let what = measured[*other].label();
         challengers[*one].against.push(Against { what, ratio, verdict, chance });
     }
-    let glibc = Some(challengers[0].value);
+    let glibc = challengers[0].value;
     // The tuned locks come last, the pair before them.
     let tuned = differs.then(|| challengers.pop()).flatten();
     let pair = (!found.pair.is_glibc()).then(|| challengers.pop()).flatten();
@@ -150,18 +156,18 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn challenger(verdicts: &[Verdict]) -> Challenger {
+    pub fn challenger(verdicts: &[Verdict]) -> Challenger {
         let against = |verdict: &Verdict| Against {
             what: "another".into(),
-            ratio: 1.0,
+            ratio: Some(1.0),
             verdict: *verdict,
             chance: None,
         };
         Challenger {
-            value: 1.0,
+            value: Some(1.0),
             against: verdicts.iter().map(against).collect(),
             failed: None,
             exceeds: None,

@@ -24,11 +24,13 @@ pub fn file(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         format!("Measured in {} fresh rounds, {} ({}):", proof.rounds, plan.name(plan.deciding()), direction(plan)),
     ];
     let chosen = if pair { &proof.pair } else { &proof.tuned };
-    head.extend(chosen.iter().flat_map(|chosen| &chosen.against).map(|against| {
-        format!("  {:.2} times {} ({})", against.ratio, against.what, against.verdict.text())
-    }));
+    head.extend(
+        chosen.iter().flat_map(|chosen| &chosen.against).map(|against| {
+            format!("  {} {} ({})", times(against.ratio), against.what, against.verdict.text())
+        }),
+    );
     if pair {
-        head.push("Locks of their own for single classes were no better.".into());
+        head.push(single_classes(proof));
         return write::text(&tuned.config(found.default(), &[]), &head, &[]);
     }
     let reasons: Vec<Vec<String>> = tuned
@@ -57,6 +59,24 @@ pub fn file(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         })
         .collect();
     write::text(&tuned.config(found.default(), &found.locks), &head, &reasons)
+}
+
+/// Why the locks of single classes are not taken, where the pair is.
+fn single_classes(proof: &Proof) -> String {
+    let Some(tuned) = &proof.tuned else {
+        return "No lock of its own for any class was better in the search.".into();
+    };
+    let locks = "Locks of their own for single classes";
+    match (&tuned.failed, &tuned.exceeds) {
+        (Some(why), _) => format!("{locks} are not taken: the program failed under them: {why}"),
+        (None, Some(why)) => format!("{locks} are not taken: they exceed {why}."),
+        (None, None) => format!("{locks} were no better in the fresh rounds."),
+    }
+}
+
+/// A ratio, for people.
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "no ratio to".into(), |ratio| format!("{ratio:.2} times"))
 }
 
 fn direction(plan: &Plan) -> &'static str {
@@ -89,7 +109,7 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
         proof.rounds,
         plan.name(plan.deciding()),
         direction(plan),
-        number(proof.glibc.unwrap_or(0.0)),
+        number(proof.glibc),
         medians.collect::<String>(),
     ));
     for (name, challenger) in &challengers {
@@ -99,12 +119,11 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
             (None, None) => {}
         }
         for against in &challenger.against {
-            line(format!(
-                "{name} to {}: {:.2} times, {}",
-                against.what,
-                against.ratio,
-                against.verdict.text()
-            ));
+            let Some(ratio) = against.ratio else {
+                line(format!("{name} to {}: no round has both", against.what));
+                continue;
+            };
+            line(format!("{name} to {}: {ratio:.2} times, {}", against.what, against.verdict.text()));
         }
     }
     line(String::new());
@@ -126,7 +145,9 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
     out
 }
 
-fn number(value: f64) -> String {
+/// A median, for people.
+fn number(value: Option<f64>) -> String {
+    let Some(value) = value else { return "none".into() };
     match value.abs() {
         1e6.. => format!("{:.2} M", value / 1e6),
         1e3.. => format!("{:.1} k", value / 1e3),
@@ -137,31 +158,39 @@ fn number(value: f64) -> String {
 fn conclusion(tuned: &Tuned, found: &Found, proof: &Proof, output: &Path) -> String {
     let output = output.display();
     let how = format!("To use them: latchwork run --config {output} -- PROG");
-    match (proof.answer(), &proof.tuned) {
-        (Answer::Tuned, _) => return format!("The locks are in {output}. {how}"),
-        (Answer::Pair, tuned) => {
-            let single = match tuned {
-                Some(_) => "The locks that were found for single classes are not taken: see above.",
-                None => "No lock of its own for any class was better in the search.",
-            };
+    match proof.answer() {
+        Answer::Tuned => return format!("The locks are in {output}. {how}"),
+        Answer::Pair => {
+            let single = single_classes(proof);
             return format!(
                 "The pair {} for all locks beats glibc, and is in {output}. {how}\n{single}",
                 found.pair.label()
             );
         }
-        (Answer::Keep, _) => {}
+        Answer::Keep => {}
     }
-    let keep = "Keep what you have";
     if tuned.classes.is_empty() {
-        return format!("{keep}: threads wait for no lock long enough that another one could matter.");
+        return format!("{KEEP}: threads wait for no lock long enough that another one could matter.");
     }
+    keep(found, proof)
+}
+
+const KEEP: &str = "Keep what you have";
+
+/// Why nothing is changed, of a program that waits for locks.
+fn keep(found: &Found, proof: &Proof) -> String {
     let Some(best) = proof.tuned.as_ref().or(proof.pair.as_ref()) else {
-        return format!("{keep}: no lock that was tried is better than glibc's.");
+        return format!("{KEEP}: no lock that was tried is better than glibc's.");
     };
     match (&best.failed, &best.exceeds) {
-        (Some(why), _) => format!("{keep}: the program failed under the locks that were found: {why}"),
-        (None, Some(why)) => format!("{keep}: in the fresh rounds, the locks that were found exceed {why}."),
-        (None, None) => format!("{keep}: what was found does not beat glibc's locks in fresh rounds."),
+        (Some(why), _) => format!("{KEEP}: the program failed under the locks that were found: {why}"),
+        (None, Some(why)) => format!("{KEEP}: in the fresh rounds, the locks that were found exceed {why}."),
+        (None, None) if best.beats_glibc() => format!(
+            "{KEEP}: in the fresh rounds, the locks that were found for single classes beat glibc's locks, but not the pair {} \
+             for all locks; and that pair does not beat glibc's. More rounds may tell.",
+            found.pair.label()
+        ),
+        (None, None) => format!("{KEEP}: what was found does not beat glibc's locks in fresh rounds."),
     }
 }
 
@@ -212,7 +241,7 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
             })
         })
         .collect();
-    let value = |of: &Option<Challenger>| of.as_ref().map(|of| of.value);
+    let value = |of: &Option<Challenger>| of.as_ref().and_then(|of| of.value);
     let best = proof.tuned.as_ref().or(proof.pair.as_ref());
     let command: Vec<_> = plan.subject.command().iter().map(|word| word.to_string_lossy()).collect();
     let value = json!({
@@ -240,4 +269,39 @@ pub fn json(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof) -> String 
         },
     });
     serde_json::to_string_pretty(&value).expect("numbers and texts") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proof::tests::challenger;
+    use super::*;
+    use crate::compare::verdict::Verdict;
+
+    /// The last sentence fits the comparisons above it.
+    #[test]
+    fn the_conclusion_says_what_the_rounds_say() {
+        let (better, noise) = (Verdict::Better(1.2), Verdict::Noise);
+        let found =
+            Found { pair: Choice { mutex: "shfl".into(), rwlock: "glibc".into() }, ..Found::nothing() };
+        let of = |pair, tuned| keep(&found, &Proof { rounds: 11, glibc: Some(1.0), pair, tuned });
+        let both = of(Some(challenger(&[noise])), Some(challenger(&[better, noise])));
+        assert!(both.contains("beat glibc's locks, but not the pair"), "{both}");
+        let none = of(Some(challenger(&[noise])), Some(challenger(&[noise, noise])));
+        assert!(none.ends_with("does not beat glibc's locks in fresh rounds."), "{none}");
+        // Why the locks of single classes are not taken.
+        let single = |tuned| single_classes(&Proof { rounds: 11, glibc: Some(1.0), pair: None, tuned });
+        assert!(single(None).contains("in the search"));
+        assert!(single(Some(challenger(&[better, noise]))).ends_with("were no better in the fresh rounds."));
+        let failed = Challenger { failed: Some("exit status 1".into()), ..challenger(&[better, better]) };
+        assert!(single(Some(failed)).ends_with("the program failed under them: exit status 1"));
+        let exceeds = Challenger { exceeds: Some("--max-cpu".into()), ..challenger(&[better, better]) };
+        assert!(single(Some(exceeds)).ends_with("they exceed --max-cpu."));
+    }
+
+    /// What was not measured is no number.
+    #[test]
+    fn a_candidate_that_failed_has_no_figures() {
+        assert_eq!((number(None), number(Some(0.5))), ("none".into(), "0.500".into()));
+        assert_eq!((times(None), times(Some(0.8))), ("no ratio to".into(), "0.80 times".into()));
+    }
 }

@@ -20,6 +20,7 @@ mod server;
 mod statistics;
 mod streams;
 mod tune;
+mod unfinished;
 mod unloaded;
 mod used;
 

@@ -35,6 +35,7 @@ const HOT: &str = r#"
     }
     int main(int argc, char **argv) {
         pthread_t thread;
+        if (argc > 2) return pthread_mutex_lock(&cache.mutex) || pthread_mutex_unlock(&cache.mutex);
         sem_init(&held, 0, 0);
         sem_init(&asked, 0, 0);
         sem_init(&done, 0, 0);
@@ -158,6 +159,43 @@ fn names_that_the_program_gives() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Two files of a program have a static lock of the same name, one with a condition variable.
+#[test]
+fn static_locks_of_one_name_are_different_classes() {
+    const FIRST: &str = r#"
+        #include <pthread.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
+        void second(void);
+        int main(void) {
+            for (int i = 0; i < 7; i++) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }
+            pthread_cond_signal(&ready);
+            second();
+            return 0;
+        }"#;
+    const SECOND: &str = r#"
+        #include <pthread.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        void second(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }"#;
+    let directory = scratch("profile-same-name");
+    let second = directory.join("second.c");
+    fs::write(&second, SECOND).unwrap();
+    for debug in ["-g0", "-g"] {
+        let arguments = [debug, "-O1", "-pthread", second.to_str().unwrap()];
+        let program = compile(&directory, "first", FIRST, &arguments);
+        let (report, text) = profile(&directory, &["--", program.to_str().unwrap()], 0);
+        let mut found: Vec<_> = report["locks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|lock| (lock["name"].as_str().unwrap(), lock["acquisitions"].as_u64().unwrap()))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [("lock (first.c)", 7), ("lock (second.c)", 1)], "{text}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn recordings_of_children_are_joined() {
     let directory = scratch("profile-children");
@@ -169,12 +207,7 @@ fn recordings_of_children_are_joined() {
     assert_eq!((&lock["name"], &lock["instances"]), (&"cache.mutex".into(), &2.into()), "{lock}");
     assert_eq!(lock["acquisitions"], 40);
     // Three further processes have a lock of this name each. They are no parts of the fourth one's data.
-    let idle = r#"
-        #include <pthread.h>
-        static struct { char other[40]; pthread_mutex_t mutex; } cache;
-        int main(void) { return pthread_mutex_lock(&cache.mutex) || pthread_mutex_unlock(&cache.mutex); }"#;
-    let idle = compile(&directory, "idle", idle, &["-pthread", "-g"]);
-    let script = format!("for i in 1 2 3; do {}; done; {}; exit 5", idle.display(), program.display());
+    let script = format!("for i in 1 2 3; do {0} only once; done; {0}; exit 5", program.display());
     let (report, _) = profile(&directory, &["--", "sh", "-c", &script], 5);
     assert_eq!(report["locks"][0]["instances"], 4, "{report}");
     let advice: Vec<_> = report["advice"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();

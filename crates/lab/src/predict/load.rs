@@ -515,8 +515,13 @@ fn halves(steps: &[Step], lead: u64) -> [u64; 2] {
 fn sums(steps: &[Step], stream: &Stream, edges: &Edges, forked: &[bool], preempted: u64) -> Sums {
     let mut sums = Sums { preempted, ..Sums::default() };
     for (step, mark) in stream.steps.iter().zip(&stream.marks) {
-        sums.cpu += step.cpu;
-        sums.off += step.off;
+        if mark.retries {
+            // Polling is waiting.
+            sums.waiting += step.cpu + step.off;
+        } else {
+            sums.cpu += step.cpu;
+            sums.off += step.off;
+        }
         if acquires(step) {
             sums.acquisitions += u64::from(!mark.again);
             *(if step.wait > WAITED { &mut sums.waiting } else { &mut sums.cpu }) += step.wait;

@@ -27,6 +27,8 @@ const LEAST: u64 = 10;
 const EVENTS: f64 = 16.0;
 /// The most of it that a thread makes good for later, in nanoseconds: sections that take no time at all are not to shorten a long one.
 const MOST_OWED: u64 = 100;
+/// The shortest time between two attempts of a thread that polls a lock, in nanoseconds: about that of a loop with a pause.
+const POLL: u64 = 100;
 /// How long a private lock takes, acquired and released, in atomic instructions.
 const PRIVATE: f64 = 2.0;
 
@@ -331,11 +333,27 @@ impl Thread<'_> {
     /// What the thread does up to the end of an event.
     fn step<'a>(&'a self, at: usize, asleep: &<Sim as Machine>::U32, held: &mut BTreeMap<u32, Holding<'a>>) {
         let step = &self.load.streams[self.stream].steps[at];
-        self.compute(step, held);
-        if step.off > 0 {
-            sleep(asleep, step.off);
+        let mark = &self.load.streams[self.stream].marks[at];
+        let part = self.part_of_section(held);
+        if !mark.retries {
+            self.compute(step, part);
+            if step.off > 0 {
+                sleep(asleep, scaled(step.off, part));
+            }
         }
-        self.perform(at, asleep, held);
+        self.perform(at, part, asleep, held);
+    }
+
+    /// The part of its recorded time that a step takes: other than 1 in the sections that [`Change::Hold`] changes.
+    fn part_of_section(&self, held: &BTreeMap<u32, Holding>) -> f64 {
+        match self.how.change {
+            Some((class, Change::Hold(part)))
+                if held.keys().any(|object| self.load.objects[*object as usize].class == class) =>
+            {
+                part
+            }
+            _ => 1.0,
+        }
     }
 
     /// A place of the stream to go on at.
@@ -362,16 +380,10 @@ impl Thread<'_> {
         (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize % bound
     }
 
-    /// The CPU time before the step.
-    fn compute(&self, step: &Step, held: &BTreeMap<u32, Holding>) {
-        let mut nanos = step.cpu as f64;
-        if let Some((class, Change::Hold(part))) = self.how.change
-            && held.keys().any(|object| self.load.objects[*object as usize].class == class)
-        {
-            nanos *= part;
-        }
+    /// This part of the CPU time before the step.
+    fn compute(&self, step: &Step, part: f64) {
         // What is more than there was to compute is taken from the computations that follow.
-        let nanos = nanos as u64;
+        let nanos = scaled(step.cpu, part);
         let owed = self.owed.get().min(nanos);
         let least = LEAST.max(nanos - owed);
         self.owed.set((self.owed.get() - owed + least.saturating_sub(nanos - owed)).min(MOST_OWED));
@@ -381,6 +393,7 @@ impl Thread<'_> {
     fn perform<'a>(
         &'a self,
         at: usize,
+        part: f64,
         asleep: &<Sim as Machine>::U32,
         held: &mut BTreeMap<u32, Holding<'a>>,
     ) {
@@ -400,7 +413,8 @@ impl Thread<'_> {
                 }
             }
             _ if acquires(step) => {
-                self.acquire(step, !mark.again, held);
+                let again = if mark.retries { (step.cpu, step.off) } else { (0, 0) };
+                self.acquire(step, !mark.again, again, held);
                 if let Some(condvar) = mark.takes {
                     self.take(step, condvar, held);
                 }
@@ -416,8 +430,9 @@ impl Thread<'_> {
             }
             // The wait is over: see the release.
             op::SLEEP if meaning(step) == Meaning::Signals => {}
-            // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was.
-            _ if step.wait > 0 => sleep(asleep, step.wait),
+            // What the thread waits for is not in the trace, or is a deadline: the wait stays as long as it was, unless it is in a
+            // section that is shortened.
+            _ if step.wait > 0 => sleep(asleep, scaled(step.wait, part)),
             _ => {}
         }
     }
@@ -460,7 +475,7 @@ impl Thread<'_> {
             }
             self.release(step.object, held);
             self.edge(|| self.events.wait(condvar, seen, self.end));
-            self.acquire(&Step { op: op::ACQUIRE, ..*step }, false, held);
+            self.acquire(&Step { op: op::ACQUIRE, ..*step }, false, (0, 0), held);
         }
     }
 
@@ -490,11 +505,18 @@ impl Thread<'_> {
         }
     }
 
-    /// Acquires a lock. `asked`: the program asks for it; otherwise a wait for a condition has ended.
-    fn acquire<'a>(&'a self, step: &Step, asked: bool, held: &mut BTreeMap<u32, Holding<'a>>) {
+    /// Acquires a lock. `asked`: the program asks for it; otherwise a wait for a condition has ended. `again`: what a trylock that
+    /// failed computes and sleeps before the next one.
+    fn acquire<'a>(
+        &'a self,
+        step: &Step,
+        asked: bool,
+        again: (u64, u64),
+        held: &mut BTreeMap<u32, Holding<'a>>,
+    ) {
         let object = &self.load.objects[step.object as usize];
         let start = now();
-        let mut guard = None;
+        let (mut guard, mut failed) = (None, false);
         match &self.locks.0[step.object as usize][..] {
             _ if self.how.change == Some((object.class, Change::Free)) => self.uncontended(),
             [] => self.uncontended(),
@@ -502,7 +524,11 @@ impl Thread<'_> {
                 let lock = &parts[if parts.len() > 1 { self.below(parts.len()) } else { 0 }];
                 guard = match step.op {
                     op::READ => Some(lock.read()),
-                    op::TRY => lock.try_write(),
+                    op::TRY => {
+                        let got = self.try_until(&**lock, again, !held.is_empty());
+                        failed = got.is_none();
+                        got
+                    }
                     _ => {
                         let tried = if self.how.tries_first { lock.try_write() } else { None };
                         tried.or_else(|| Some(lock.write()))
@@ -513,7 +539,7 @@ impl Thread<'_> {
         let end = now();
         if (self.warm_up..self.end).contains(&end) {
             let mut counts = self.counts.borrow_mut();
-            counts.acquisitions[object.class] += u64::from(asked);
+            counts.acquisitions[object.class] += u64::from(asked && !failed);
             if end - start > WAITED {
                 let waited = end - start.max(self.warm_up);
                 if !asked && self.load.relock_sleeps {
@@ -527,10 +553,35 @@ impl Thread<'_> {
         held.insert(step.object, (step.object, alone.then_some(end), guard));
     }
 
+    /// Tries until it gets the lock, as the program does if it polls. A thread that holds other locks tries once: the holder may wait
+    /// for one of these.
+    fn try_until<'a>(
+        &self,
+        lock: &'a dyn AnyLock,
+        again: (u64, u64),
+        once: bool,
+    ) -> Option<Box<dyn Held + 'a>> {
+        let asleep = <Sim as Machine>::U32::new(0);
+        loop {
+            let guard = lock.try_write();
+            if guard.is_some() || once || now() >= self.end {
+                return guard;
+            }
+            work(again.0.max(POLL));
+            if again.1 > 0 {
+                sleep(&asleep, again.1);
+            }
+        }
+    }
+
     /// A lock that nobody else uses.
     fn uncontended(&self) {
         work((PRIVATE * self.how.profile.lines.atomic.value) as u64);
     }
+}
+
+fn scaled(nanos: u64, part: f64) -> u64 {
+    (nanos as f64 * part) as u64
 }
 
 fn sleep(asleep: &<Sim as Machine>::U32, nanos: u64) {

@@ -47,6 +47,9 @@ pub struct Mark {
     pub again: bool,
     /// The condition variable of which the section that begins here takes a permit.
     pub takes: Option<u32>,
+    /// An attempt to get a lock right after one that failed, in a run of attempts that ends with the lock. The replay tries as often
+    /// as it must.
+    pub retries: bool,
 }
 
 impl Stream {
@@ -69,9 +72,11 @@ impl Stream {
         };
         // Events of waits that the replay decides anew, the last of which is the first to come.
         let mut dropped: Vec<usize> = Vec::new();
+        let retries = retries(&steps);
         let (mut cpu, mut off) = (0, 0);
         for (index, step) in steps.iter().enumerate() {
-            let mut mark = Mark { again: is_again(&steps, index, about), ..Mark::default() };
+            let retries = retries[index];
+            let mut mark = Mark { again: is_again(&steps, index, about), retries, ..Mark::default() };
             if let Some(section) = sections.next_if(|section| section.first == index) {
                 let waits = section.waits.iter().filter(|_| !section.gave_up);
                 dropped.extend(waits.flat_map(|first| [*first, first + 1, first + 2]));
@@ -141,7 +146,8 @@ impl Stream {
         let mut alive = BTreeSet::new();
         let mut may_jump = self.passes.is_empty();
         for (index, step) in self.steps.iter().enumerate() {
-            if held == 0 && alive.is_empty() && may_jump {
+            // A thread that polls computes before its first attempt only.
+            if held == 0 && alive.is_empty() && may_jump && !self.marks[index].retries {
                 places.entry((state.clone(), lent.clone())).or_default().push(index);
             }
             may_jump = self.passes.is_empty() || meets(step);
@@ -268,6 +274,20 @@ fn is_again(steps: &[Step], index: usize, about: &About) -> bool {
     matches!(steps[index].op, op::ACQUIRE | op::TRY)
         && matches!(before.op, op::SLEEP | op::FAILED)
         && about.classes[about.objects[before.object as usize]].kind == "condvar"
+}
+
+/// Which events are attempts right after one that failed, in runs that end with the lock: see [`Mark::retries`].
+fn retries(steps: &[Step]) -> Vec<bool> {
+    let mut retries = vec![false; steps.len()];
+    let mut gets = None;
+    for (index, step) in steps.iter().enumerate().rev() {
+        match step.op {
+            op::TRY => gets = Some(step.object),
+            op::FAILED if step.wait == 0 && gets == Some(step.object) => retries[index + 1] = true,
+            _ => gets = None,
+        }
+    }
+    retries
 }
 
 /// The events without what the recorder cost.

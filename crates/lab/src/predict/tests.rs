@@ -143,6 +143,85 @@ fn changes_change_what_they_say() {
     near(run(Change::Hold(2.0)), per_second(20_000.0), 0.08);
 }
 
+/// Threads that poll with trylock get the lock one after the other, and the polls that a replay decides anew take the place of the
+/// recorded ones.
+#[test]
+fn polling_threads_exclude_each_other() {
+    let mut trace = one_lock(4, 10_000, 90_000, 0);
+    let acquisitions = |trace: &mut Trace| {
+        trace
+            .steps
+            .iter_mut()
+            .flatten()
+            .filter(|step| step.op == op::ACQUIRE)
+            .for_each(|step| step.op = op::TRY);
+    };
+    acquisitions(&mut trace);
+    let many = run(&trace, "mcs", 16, None);
+    assert!(many.throughput < 1.03e9 / 10_000.0 && many.throughput > 0.7e9 / 10_000.0, "{many:?}");
+    assert!(many.waiting > 0.2, "{many:?}");
+    // Ten attempts fail before each one that gets the lock.
+    let mut polling = trace.clone();
+    for steps in &mut polling.steps {
+        let failed = |cpu| Step { op: op::FAILED, object: 0, cpu, off: 0, wait: 0 };
+        let attempts = |step: Step| match step.op {
+            op::TRY => {
+                let polls = (0..10).map(|poll| failed(if poll == 0 { step.cpu } else { 1_000 }));
+                polls.chain([Step { cpu: 1_000, ..step }]).collect()
+            }
+            _ => vec![step],
+        };
+        *steps = steps.drain(..).flat_map(attempts).collect();
+    }
+    near(run(&polling, "mcs", 1, None).throughput, 1e9 / 100_000.0, 0.02);
+    let shares = Load::new(&polling, 0.0).shares;
+    near(shares.waiting, 10_000.0 / 110_000.0, 0.01);
+    // A thread that holds another lock tries once: what it wants may be wanted by the one that it waits for.
+    let mut both = one_lock(2, 10_000, 90_000, 0);
+    both.about.objects.push(0);
+    for (thread, steps) in both.steps.iter_mut().enumerate() {
+        let objects = [thread as u32, 1 - thread as u32];
+        let step = |op, object, cpu| Step { op, object, cpu, off: 0, wait: 0 };
+        *steps = (0..200)
+            .flat_map(|_| {
+                [
+                    step(op::ACQUIRE, objects[0], 90_000),
+                    step(op::TRY, objects[1], 1_000),
+                    step(op::RELEASE, objects[1], 9_000),
+                    step(op::RELEASE, objects[0], 0),
+                ]
+            })
+            .collect();
+    }
+    assert!(run(&both, "mcs", 16, None).throughput > 1e9 / 20_000.0);
+}
+
+/// A holder that sleeps is in its section, too: in a system call, or in a wait that nobody in the trace ends.
+#[test]
+fn shorter_sections_are_shorter_sleeps() {
+    let mut sleeping = one_lock(4, 10_000, 90_000, 0);
+    sleeping
+        .steps
+        .iter_mut()
+        .flatten()
+        .filter(|step| step.op == op::RELEASE)
+        .for_each(|step| step.off = 990_000);
+    let mut waiting = one_lock(4, 10_000, 90_000, 0);
+    waiting.about.classes.push(Class { name: "outside".into(), kind: "condvar".into(), is_static: false });
+    waiting.about.objects.push(1);
+    let wait = Step { op: op::SLEEP, object: 1, cpu: 0, off: 0, wait: 990_000 };
+    for steps in &mut waiting.steps {
+        let of_section = |step: Step| if step.op == op::RELEASE { vec![wait, step] } else { vec![step] };
+        *steps = steps.drain(..).flat_map(of_section).collect();
+    }
+    for trace in [sleeping, waiting] {
+        near(run(&trace, "mcs", 16, None).throughput, 1e9 / 1_000_000.0, 0.08);
+        let shorter = run(&trace, "mcs", 16, Some(Change::Hold(0.1))).throughput;
+        // A sleeper takes some microseconds to wake up.
+        near(shorter, 1e9 / 100_000.0, 0.15);
+    }
+}
+
 #[test]
 fn a_lock_of_one_thread_belongs_to_its_copies() {
     let mut trace = one_lock(2, 10_000, 0, 0);

@@ -125,16 +125,15 @@ impl Reader {
         self.add_tallies(&mut classes, &mut sums, &recording.stacks);
         let mut threads = self.threads(&mut classes, &mut sums, &recording.stacks);
         recording.events = self.events(&classes, &threads, &recording.stacks);
-        if !recording.complete {
-            let last = |thread: &Thread| thread.seen.max(thread.ended);
-            recording.ended = threads.list.iter().map(last).max().unwrap_or(0).max(started);
+        recording.threads = std::mem::take(&mut threads.list);
+        if recording.complete {
+            recording.ends_at(ended);
+        } else {
+            let waits = |thread: &Thread| thread.waiting.as_ref().map_or(0, |waiting| waiting.since);
+            let last = |thread: &Thread| thread.seen.max(thread.ended).max(waits(thread));
+            let last = recording.threads.iter().map(last).max().unwrap_or(0).max(started);
+            recording.ends_at(last.max(number(offset_of!(layout::Header, gone))));
         }
-        for thread in &mut threads.list {
-            if thread.ended == 0 {
-                thread.ended = if recording.complete { recording.ended } else { thread.seen };
-            }
-        }
-        recording.threads = threads.list;
         recording.classes = classes.finish();
         for class in recording.classes.iter_mut().filter(|class| class.address != 0) {
             let birth = self.records(layout::STACKS).nth(class.birth);
@@ -288,6 +287,7 @@ impl Reader {
                 name: lossy(name),
                 started: get!(record, Of, started, u64),
                 ended: get!(record, Of, ended, u64),
+                lives: get!(record, Of, ended, u64) == 0,
                 seen: get!(record, Of, seen, u64),
                 waits: get!(record, Of, waits, u64),
                 wait_nanos: get!(record, Of, wait_nanos, u64),

@@ -16,7 +16,8 @@ pub struct Recording {
     pub started: u64,
     /// The same moment on `CLOCK_REALTIME`.
     pub started_realtime: u64,
-    /// The end of the process. If the process was killed, or still runs: the last sign of life.
+    /// The end of the process. If the process was killed: when the command saw that it was gone. If that is not known, or the
+    /// process still runs: the last sign of life.
     pub ended: u64,
     /// Whether the process has ended in good order.
     pub complete: bool,
@@ -58,6 +59,16 @@ pub struct Recording {
     pub lost: u64,
     /// Bytes of storage that the file occupies.
     pub bytes: u64,
+}
+
+impl Recording {
+    /// Sets the end of the process, if that is later than what the file says. Threads that have not ended before end with it.
+    pub fn ends_at(&mut self, end: u64) {
+        self.ended = self.ended.max(end);
+        for thread in self.threads.iter_mut().filter(|thread| thread.lives) {
+            thread.ended = self.ended;
+        }
+    }
 }
 
 /// What a class or object is.
@@ -277,9 +288,10 @@ pub struct Thread {
     pub name: String,
     /// When it first used a lock.
     pub started: u64,
-    /// When it ended. If that is not known: the end of the process, or the thread's last sign of life in a process that was
-    /// killed.
+    /// When it ended: with the process, if it [`lives`](Self::lives).
     pub ended: u64,
+    /// Whether it had not ended when the process ended, or when the recording was read.
+    pub lives: bool,
     /// When it was last seen in a call that read the clock.
     pub seen: u64,
     /// Waits for locks.

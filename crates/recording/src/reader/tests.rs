@@ -288,7 +288,25 @@ fn a_killed_process_ends_at_its_last_sign_of_life() {
     put!(bytes, Header.ended = 0_u64);
     let recording = read("killed", &bytes).unwrap();
     assert_eq!((recording.complete, recording.ended), (false, 8_000));
-    assert_eq!(recording.threads[0].ended, 8_000);
+    assert_eq!((recording.threads[0].ended, recording.threads[0].lives), (8_000, true));
+}
+
+/// The threads of a killed process lived until the command saw that it was gone, also if they have not looked at the clock for long.
+#[test]
+fn a_killed_process_ends_when_it_was_seen_to_be_gone() {
+    let mut bytes = known();
+    put!(bytes, Header.ended = 0_u64, Header.gone = 20_000_u64);
+    let mut recording = read("gone", &bytes).unwrap();
+    assert_eq!((recording.complete, recording.ended), (false, 20_000));
+    assert_eq!(recording.threads[0].ended, 20_000);
+    // As the command writes it.
+    let path = std::env::temp_dir().join(format!("latchwork-recording-{}-noted", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    note_gone(&path, 25_000).unwrap();
+    assert_eq!(Recording::read(&path).unwrap().ended, 25_000);
+    std::fs::remove_file(&path).unwrap();
+    recording.ends_at(30_000);
+    assert_eq!((recording.ended, recording.threads[0].ended), (30_000, 30_000));
 }
 
 #[test]

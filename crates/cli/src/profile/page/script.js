@@ -33,6 +33,9 @@ function verdict() {
   }
 }
 
+/** Calls that got the lock, and those that gave up at a deadline. */
+const calls = (lock) => lock.acquired + lock.timeouts;
+
 function locks() {
   const all = Math.max(1, data.waited);
   const columns = [
@@ -40,14 +43,14 @@ function locks() {
     { title: "kind", text: (lock) => (lock.kind.startsWith("reader") ? `rw, ${percent(lock.reads, lock.acquired)} read` : lock.kind) },
     { title: "locks", text: (lock) => count(lock.instances), sort: (lock) => lock.instances },
     { title: "acquired", text: (lock) => count(lock.acquired), sort: (lock) => lock.acquired },
-    { title: "waited", text: (lock) => percent(lock.contended, lock.acquired), sort: (lock) => lock.contended / Math.max(1, lock.acquired) },
+    { title: "waited", text: (lock) => percent(lock.contended, calls(lock)), sort: (lock) => lock.contended / Math.max(1, calls(lock)) },
     {
       title: "lost",
-      sort: (lock) => lock.wait.sum,
+      sort: (lock) => lock.lost,
       cell: (lock) => {
         const bar = make("span", { class: "bar" });
-        bar.style.width = (60 * lock.wait.sum) / all + "px";
-        return make("span", {}, bar, `${time(lock.wait.sum)} `, make("b", { text: percent(lock.wait.sum, data.waited) }));
+        bar.style.width = (60 * lock.lost) / all + "px";
+        return make("span", {}, bar, `${time(lock.lost)} `, make("b", { text: percent(lock.lost, data.waited) }));
       },
     },
     { title: "wait 99%", text: (lock) => time(lock.wait.p99), sort: (lock) => lock.wait.p99 },
@@ -69,6 +72,7 @@ function detail(lock) {
   const facts = make("p", { class: "facts" },
     ...fact("acquisitions", count(lock.acquired)), ...fact("for reading", count(lock.reads)), ...fact("waited", count(lock.contended)),
     ...fact("failed tries", count(lock.failed)), ...fact("timeouts", count(lock.timeouts)),
+    ...(lock.still[0] ? fact("threads still waited at the end", `${count(lock.still[0])} (${time(lock.still[1])})`) : []),
     ...fact("of the waiting: handover", percent(lock.handover, lock.wait.sum)),
     ...(lock.spun[1] ? fact("of the waiting: spinning", percent(...lock.spun)) : []),
     ...fact("threads waited on average", lock.waiting.toFixed(2)), ...fact("threads waited at most", count(lock.most)),
@@ -238,6 +242,7 @@ function conditions() {
     { title: "name", text: (row) => row.name },
     { title: "kind", text: (row) => row.kind },
     { title: "waits", text: (row) => count(row.waits), sort: (row) => row.waits },
+    { title: "still waiting", text: (row) => count(row.still), sort: (row) => row.still },
     { title: "time", text: (row) => time(row.wait), sort: (row) => row.wait },
     { title: "timeouts", text: (row) => count(row.timeouts), sort: (row) => row.timeouts },
     { title: "notified", text: (row) => count(row.notified), sort: (row) => row.notified },

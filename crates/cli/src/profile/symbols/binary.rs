@@ -22,6 +22,8 @@ struct Symbol {
     start: u64,
     size: u64,
     name: String,
+    /// The source file, of a symbol that other files do not see.
+    file: String,
 }
 
 impl Binary {
@@ -54,8 +56,13 @@ impl Binary {
     }
 
     fn add_symbols(&mut self, file: &object::File) {
+        // The symbols that only their source file sees stand behind its name.
+        let mut source = String::new();
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name() else { continue };
+            if symbol.kind() == SymbolKind::File {
+                source = name.rsplit('/').next().expect("one part").to_owned();
+            }
             if symbol.is_undefined() || name.is_empty() {
                 continue;
             }
@@ -64,7 +71,8 @@ impl Binary {
                 SymbolKind::Data => &mut self.variables,
                 _ => continue,
             };
-            list.push(Symbol { start: symbol.address(), size: symbol.size(), name: name.into() });
+            let file = if symbol.is_local() { source.clone() } else { String::new() };
+            list.push(Symbol { start: symbol.address(), size: symbol.size(), name: name.into(), file });
         }
         for list in [&mut self.functions, &mut self.variables] {
             // Of several names for one address, the one without leading underscores is what programmers write.
@@ -110,16 +118,17 @@ impl Binary {
         frames
     }
 
-    /// The variable at an address of the file.
-    pub fn variable(&mut self, at: u64) -> Option<String> {
+    /// The variable at an address of the file: its name, where its symbol begins, and its source file if others do not see it.
+    pub fn variable(&mut self, at: u64) -> Option<(String, u64, String)> {
         let symbol = find(&self.variables, at)?;
         let (base, offset) = (demangle::variable(&symbol.name), at - symbol.start);
         let member = self.members.as_mut().and_then(|members| members.path(symbol.start, offset));
-        Some(match member {
+        let name = match member {
             Some(member) => base + &member,
             None if offset == 0 => base,
             None => format!("{base}+{offset:#x}"),
-        })
+        };
+        Some((name, symbol.start, symbol.file.clone()))
     }
 }
 

@@ -37,6 +37,12 @@ pub struct Variable {
     pub name: String,
     /// The file name of its module.
     pub module: String,
+    /// The path of its module.
+    pub path: PathBuf,
+    /// Where its symbol begins, as the module counts addresses.
+    pub start: u64,
+    /// The source file of a symbol that other files do not see (`static`). Empty: not known, or all see it.
+    pub file: String,
 }
 
 /// The files of all modules that were asked for until now.
@@ -72,8 +78,11 @@ impl Symbols {
     pub fn variable(&mut self, modules: &[Module], address: u64) -> Option<Variable> {
         let module = module_of(modules, address)?;
         let at = address.wrapping_sub(module.bias);
-        let name = self.binary(module).variable(at).unwrap_or_else(|| format!("{}+{at:#x}", module.name()));
-        Some(Variable { name, module: module.name() })
+        let (name, start, file) = self.binary(module).variable(at).unwrap_or_else(|| {
+            let name = format!("{}+{at:#x}", module.name());
+            (name, at, String::new())
+        });
+        Some(Variable { name, module: module.name(), path: module.path.clone(), start, file })
     }
 
     fn binary(&mut self, module: &Module) -> &mut Binary {

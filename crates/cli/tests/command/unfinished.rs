@@ -1,0 +1,107 @@
+//! Waits that have not ended when a recording ends: deadlocks, and workers without work.
+
+use crate::common::{UNTIL_ASLEEP, compile, latchwork, scratch, stderr};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+/// Two threads wait for each other's lock, and a third one for a condition. Main lets them wait for half a second. Then it returns, or
+/// kills its process.
+const STUCK: &str = r#"
+    #include <pthread.h>
+    #include <semaphore.h>
+    #include <signal.h>
+    #include <sys/syscall.h>
+    static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
+    static sem_t go[2], holds[2];
+    static volatile int threads[3];
+    static void *forwards(void *unused) {
+        threads[0] = syscall(SYS_gettid);
+        pthread_mutex_lock(&first);
+        sem_post(&holds[0]);
+        sem_wait(&go[0]);
+        pthread_mutex_lock(&second);
+        return unused;
+    }
+    static void *backwards(void *unused) {
+        threads[1] = syscall(SYS_gettid);
+        pthread_mutex_lock(&second);
+        sem_post(&holds[1]);
+        sem_wait(&go[1]);
+        pthread_mutex_lock(&first);
+        return unused;
+    }
+    static void *idle(void *unused) {
+        pthread_mutex_lock(&queue);
+        threads[2] = syscall(SYS_gettid);
+        for (;;) pthread_cond_wait(&work, &queue);
+        return unused;
+    }
+    int main(int count, char **arguments) {
+        pthread_t thread;
+        void *(*bodies[])(void *) = { forwards, backwards, idle };
+        for (int i = 0; i < 2; i++) { sem_init(&go[i], 0, 0); sem_init(&holds[i], 0, 0); }
+        for (int i = 0; i < 3; i++) pthread_create(&thread, 0, bodies[i], 0);
+        for (int i = 0; i < 2; i++) sem_wait(&holds[i]);
+        for (int i = 0; i < 2; i++) sem_post(&go[i]);
+        while (!threads[2]) usleep(1000);
+        for (int i = 0; i < 3; i++) until_asleep(threads[i]);
+        usleep(500000);
+        if (count > 1) kill(getpid(), SIGTERM);
+        return 0;
+    }"#;
+
+fn report(directory: &Path, program: &Path, arguments: &[&str]) -> (Value, Output) {
+    let file = directory.join("report.json");
+    let run = latchwork()
+        .args(["profile", "--json"])
+        .arg(&file)
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .output()
+        .unwrap();
+    (serde_json::from_slice(&fs::read(&file).unwrap()).unwrap(), run)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn a_deadlock_is_the_first_sentence() {
+    let directory = scratch("unfinished");
+    let source = [UNTIL_ASLEEP, STUCK].concat();
+    let program = compile(&directory, "stuck", &source, &["-g", "-O1", "-pthread"]);
+    for (arguments, status) in [(&[][..], 0), (&["kill"], 128 + libc::SIGTERM)] {
+        let (report, run) = report(&directory, &program, arguments);
+        let text = stderr(&run);
+        assert_eq!(run.status.code(), Some(status), "{text}");
+        let first = report["verdict"][0].as_str().unwrap();
+        assert!(first.starts_with("At the end 2 threads still waited for locks (1 for "), "{text}");
+        assert!(first.contains("deadlock") && first.contains("1 for second at forwards (stuck.c:"), "{text}");
+        // 0.4 s: the threads slept for half a second, but for the last moment before they did.
+        const LEAST: u64 = 400_000_000;
+        for name in ["first", "second"] {
+            let locks = report["locks"].as_array().unwrap();
+            let lock = locks.iter().find(|lock| lock["name"] == name).expect("it is there");
+            assert_eq!((number(&lock["waiting"]), number(&lock["wait_ns"])), (1, 0), "{lock}");
+            assert!(number(&lock["waiting_ns"]) > LEAST, "{lock}");
+        }
+        let conditions = report["condvars"].as_array().unwrap();
+        let work = conditions.iter().find(|condition| condition["name"] == "work").expect("it is there");
+        assert_eq!((number(&work["waiting"]), number(&work["waits"])), (1, 0), "{work}");
+        assert!(number(&work["waiting_ns"]) > LEAST, "{work}");
+        // The run and its threads last until the process was gone.
+        assert!(report["seconds"].as_f64().unwrap() > 0.4, "{report}");
+        let threads = report["thread_list"].as_array().unwrap();
+        let waits = |key: &str| threads.iter().filter(|thread| number(&thread[key]) > LEAST).count();
+        assert_eq!((waits("wait_ns"), waits("condition_wait_ns")), (2, 1), "{}", report["thread_list"]);
+        assert_eq!(waits("lifetime_ns"), 4, "{}", report["thread_list"]);
+        assert!(text.contains("1 thread was still waiting"), "{text}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
