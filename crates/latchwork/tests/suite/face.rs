@@ -243,3 +243,31 @@ fn the_docs_have_the_registrys_figures() {
     assert_eq!(size_of::<Mutex<()>>(), registry::find(Kind::Mutex, "shfl").unwrap().bytes);
     assert_eq!(size_of::<RwLock<()>>(), registry::find(Kind::RwLock, "bravo-2d-shfl-rw").unwrap().bytes);
 }
+
+/// The mutex is one among threads, however often its holder has locked it.
+#[test]
+fn a_reentrant_mutex_excludes_other_threads() {
+    let mutex = ReentrantMutex::new(std::cell::Cell::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    let outer = mutex.lock();
+                    let before = outer.get();
+                    let inner = mutex.lock();
+                    std::thread::yield_now();
+                    inner.set(before + 1);
+                }
+            });
+        }
+    });
+    assert_eq!(mutex.lock().get(), 8000);
+    let held = mutex.lock();
+    let again = held.get();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(mutex.try_lock().is_none() && mutex.try_lock_for(Duration::from_millis(1)).is_none())
+        });
+    });
+    assert_eq!(held.get(), again);
+}

@@ -127,6 +127,12 @@ pub fn tries_read<R: RawRwLock>(shared: &Shared<R>) {
     }
 }
 
+/// As `pthread_rwlock_rdlock` of the preloaded library does.
+fn reads_weakly<R: RawRwLock>(shared: &Shared<R>) {
+    let token = shared.lock.try_read_weak().unwrap_or_else(|| shared.lock.read());
+    shared.finish_read(token);
+}
+
 pub fn tries_write<R: RawRwLock>(shared: &Shared<R>) {
     if let Some(token) = shared.lock.try_write() {
         shared.finish_write(token);
@@ -355,6 +361,19 @@ fn attempts() {
     for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[reads, tries_write], works_after));
     for_each_rwlock!(R => thorough::<R>().check((Shared::<R>::new, warm::<R>), &[writes, tries_write], works_after));
     for_each_rwlock!(R => thorough::<R>().check(Shared::<R>::new, &[tries_read, tries_write], works_after));
+}
+
+/// A weak attempt to read before a read, beside a writer, where a lock has weak attempts of its own; up to 2 preemptions.
+#[test]
+fn weak_attempts() {
+    fn has_its_own<R: RawRwLock>() -> bool {
+        is_bravo::<R>() || ["shfl-rw", "bravo-shfl-rw"].contains(&R::INFO.name)
+    }
+    for_each_rwlock!(R if has_its_own::<R>() => Model::new(if R::INFO.blocking { 1 } else { 2 }).check(
+        (Shared::<R>::new, warm::<R>),
+        &[reads_weakly, writes],
+        free_after::<R, 1>
+    ));
 }
 
 /// An attempt to write that fails must leave the lock as it was to the writer that comes next: a
