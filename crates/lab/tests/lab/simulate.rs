@@ -93,6 +93,8 @@ fn bad_input_is_one_line_and_status_2() {
         (&["counter", "--machine", "x5-2", "--locks", "mcz"], "did you mean mcs?"),
         (&["counter", "--machine", "x5-2", "--locks", "glibc"], "no lock called \"glibc\" on x5-2"),
         (&["counter", "--machine", "x5-2", "--threads", "100000"], "too many"),
+        (&["queue", "--machine", "8x64", "--threads", "600"], "with which queue has 1200, are too many"),
+        (&["test-rwlock", "--machine", "8x64", "--threads", "1023"], "has 1024, are too many"),
         (&["counter", "--machine", "x5-2", "--set", "home=away"], "local or remote"),
         (&["counter", "--machine", "x5-2", "--threads", "0"], "at least one thread"),
         (&["counter", "--machine", "x5-2", "--threads", "-4"], "not a number of threads"),
