@@ -114,7 +114,7 @@ pub fn predict(options: &Options) -> Result<i32> {
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);
     let threads = threads(options.threads.as_deref(), &machine, &load)?;
     let what_if = options.what_if.iter().map(|text| WhatIf::parse(text, &load)).collect::<Result<_>>()?;
-    let curves = Curve::all(&options.locks, what_if, &trace.about)?;
+    let curves = Curve::all(&options.locks, what_if, &trace.about, &load)?;
     let (seed, most) = (options.seed, options.acquisitions);
     let plan = Plan { load, machine, home, home_is: why, curves, threads, seed, most };
     let Some(answer) = plan.run(options.anyway)? else { return Ok(130) };

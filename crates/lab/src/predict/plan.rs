@@ -126,8 +126,9 @@ impl Curve {
         })
     }
 
-    /// The locks of the recording come first: the others and the changes are compared with them.
-    pub fn all(wanted: &[String], what_if: Vec<WhatIf>, about: &About) -> Result<Vec<Self>> {
+    /// The locks of the recording come first: the others and the changes are compared with them. An algorithm for a kind of locks of
+    /// which the program, or the class to change, has none would change nothing, and is refused.
+    pub fn all(wanted: &[String], what_if: Vec<WhatIf>, about: &About, load: &Load) -> Result<Vec<Self>> {
         let recorded = Curve::new(&about.mutex, &about.rwlock)?;
         let mut curves = vec![recorded.clone()];
         if wanted.is_empty() {
@@ -136,7 +137,11 @@ impl Curve {
         }
         for name in wanted {
             let is = |rwlock| locks::find(name, rwlock).is_some();
-            curves.push(match (name == GLIBC, is(false), is(true)) {
+            let (mutex, rwlock) = (is(false), is(true));
+            if mutex || rwlock {
+                kinds(load, None).fits(name, mutex, rwlock, "the trace")?;
+            }
+            curves.push(match (name == GLIBC, mutex, rwlock) {
                 (true, ..) => Curve::new(GLIBC, GLIBC)?,
                 (_, true, _) => Curve::new(name, &about.rwlock)?,
                 (_, _, true) => Curve::new(&about.mutex, name)?,
@@ -150,6 +155,8 @@ impl Curve {
                 if mutex.is_none() && rwlock.is_none() {
                     return Err(unknown(name));
                 }
+                let class = &load.classes[what_if.class];
+                kinds(load, Some(what_if.class)).fits(name, mutex.is_some(), rwlock.is_some(), class)?;
                 curve.other = Some((what_if.class, mutex, rwlock));
             }
             curve.name = what_if.text.clone();
@@ -159,6 +166,33 @@ impl Curve {
         let mut seen = std::collections::BTreeSet::new();
         curves.retain(|curve| seen.insert(curve.name.clone()));
         Ok(curves)
+    }
+}
+
+/// Whether there are mutexes and reader-writer locks among the locks of a program, or of one of its classes.
+struct Kinds {
+    mutex: bool,
+    rwlock: bool,
+}
+
+fn kinds(load: &Load, class: Option<usize>) -> Kinds {
+    let has = |form: Form| {
+        let mut objects =
+            load.objects.iter().filter(|object| class.is_none_or(|class| object.class == class));
+        objects.any(|object| object.form == form)
+    };
+    Kinds { mutex: has(Form::Mutex), rwlock: has(Form::RwLock) }
+}
+
+impl Kinds {
+    /// Refuses an algorithm for mutexes, for reader-writer locks or for both, if `whose` locks are none of these.
+    fn fits(&self, name: &str, mutex: bool, rwlock: bool, whose: &str) -> Result<()> {
+        let (is, has) = match (self.mutex, self.rwlock) {
+            (true, false) if !mutex => ("a reader-writer lock", "only mutexes"),
+            (false, true) if !rwlock => ("a mutex", "only reader-writer locks"),
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!("{name} is {is}, and {whose} has {has}")))
     }
 }
 

@@ -252,7 +252,7 @@ fn plan(trace: &Trace, wanted: &[&str], what_if: &[&str]) -> Plan {
         what_if.iter().map(|text| WhatIf::parse(text, &load).map_err(|error| error.message).unwrap());
     let what_if = what_if.collect();
     let wanted: Vec<String> = wanted.iter().map(|name| (*name).into()).collect();
-    let curves = Curve::all(&wanted, what_if, &trace.about).map_err(|error| error.message).unwrap();
+    let curves = Curve::all(&wanted, what_if, &trace.about, &load).map_err(|error| error.message).unwrap();
     let (home_is, threads) = ("for a test".into(), vec![2, 16]);
     Plan { load, machine: machine(), home: machine(), home_is, curves, threads, seed: 7, most: 2_000 }
 }
@@ -401,6 +401,29 @@ fn bad_changes_are_refused() {
     let trace = one_lock(2, 1, 1, 0);
     let what_if =
         vec![WhatIf::parse("the lock: lock nonsense", &load).map_err(|error| error.message).unwrap()];
-    assert!(Curve::all(&[], what_if, &trace.about).is_err());
-    assert!(Curve::all(&["nonsense".into()], Vec::new(), &trace.about).is_err());
+    assert!(Curve::all(&[], what_if, &trace.about, &load).is_err());
+    assert!(Curve::all(&["nonsense".into()], Vec::new(), &trace.about, &load).is_err());
+}
+
+/// A lock of the other kind would change nothing, and the answer would be that it is worth nothing.
+#[test]
+fn a_lock_of_the_other_kind_is_refused() {
+    let mut trace = one_lock(2, 1, 1, 0);
+    for (kind, other, what) in [("mutex", "pf-q", "a reader-writer lock"), ("rwlock", "mcs", "a mutex")] {
+        trace.about.classes[0].kind = kind.into();
+        let load = Load::new(&trace, 0.0);
+        let what_if = WhatIf::parse(&format!("the lock: lock {other}"), &load).map_err(|error| error.message);
+        let error = Curve::all(&[], vec![what_if.unwrap()], &trace.about, &load).err().unwrap();
+        assert!(
+            error.status == 2 && error.message.contains(&format!("{other} is {what}")),
+            "{}",
+            error.message
+        );
+        let error = Curve::all(&[other.into()], Vec::new(), &trace.about, &load).err().unwrap();
+        assert!(
+            error.status == 2 && error.message.contains(&format!("{other} is {what}")),
+            "{}",
+            error.message
+        );
+    }
 }
