@@ -182,6 +182,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     announce(options, &claims)?;
     let document = work.all(&claims, &experiments, &ready)?;
     write(options, &document, &ready)?;
+    store.check()?;
     Ok(document.interrupted.map_or(i32::from(document.failed()), |signal| 128 + signal))
 }
 
@@ -213,6 +214,7 @@ impl Work<'_> {
         }
         bar.finish_and_clear();
         let state = self.options.state.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        self.store.check()?;
         let Shard { part, of } = shard;
         let done = if signal.is_some() { "is interrupted; run it again to resume" } else { "is done" };
         output::print(&format!("Shard {part} of {of} {done}: its runs are in {state}\n"))?;

@@ -253,6 +253,39 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
     assert!(stderr(&other).contains("not a file of simulated runs"), "{}", stderr(&other));
 }
 
+/// A file that has no room for all lines ends after a whole one, so the run can be resumed.
+#[test]
+fn a_shard_whose_runs_are_not_all_written_fails() {
+    let scratch = scratch("reproduce-full");
+    let state = scratch.join("state.jsonl");
+    let state = state.to_str().unwrap();
+    let shard = [
+        "reproduce",
+        "--only",
+        CHEAP,
+        "--seconds",
+        "0.0002",
+        "--runs",
+        "1",
+        "--shard",
+        "1/1",
+        "--state",
+        state,
+    ];
+    // No file may grow beyond 2 blocks, of 512 or 1024 bytes.
+    let limited = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh", super::COMMAND])
+        .args(shard)
+        .output()
+        .unwrap();
+    let message = stderr(&limited);
+    assert_eq!(limited.status.code(), Some(1), "{message}{}", stdout(&limited));
+    assert!(message.contains("could not be written"), "{message}");
+    assert!(std::fs::read_to_string(state).unwrap().ends_with("}\n"));
+    let resumed = output(&shard);
+    assert_eq!(resumed.status.code(), Some(0), "{}", stderr(&resumed));
+}
+
 #[test]
 fn the_page_begins_with_statements_that_have_plots() {
     let scratch = scratch("reproduce-statements");
