@@ -98,7 +98,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Do only this part of the simulated runs, print no answers (needs --state)
-    #[arg(long, value_name = "K/N", value_parser = shard, requires = "state")]
+    #[arg(long, value_name = "K/N", value_parser = shard, requires = "state", conflicts_with_all = ["json", "report", "markdown", "measurements"])]
     shard: Option<Shard>,
     /// Take simulated runs from these files of shards as well
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
@@ -164,6 +164,11 @@ pub fn reproduce(options: &Options) -> Result<i32> {
         return Ok(0);
     }
     check_outputs(options)?;
+    if !options.measurements.is_empty() && !claims.iter().any(|claim| claim.id == SIMULATOR) {
+        return Err(Failure::usage(format!(
+            "--measurements is for the claim `{SIMULATOR}`, which --only leaves out"
+        )));
+    }
     let store = Store::open(options.state.as_deref(), &options.merge)?;
     let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
     let used: Vec<&str> = claims.iter().flat_map(Claim::runs).collect();

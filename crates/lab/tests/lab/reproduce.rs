@@ -78,6 +78,10 @@ fn wrong_arguments_get_one_line_and_2() {
     assert!(message.contains("bueso-mcs"), "all ids are named: {message}");
 
     let scratch = scratch("reproduce-refused");
+    let measurements = scratch.join("measurements");
+    let ignored = output(&["reproduce", "--only", CHEAP, "--measurements", measurements.to_str().unwrap()]);
+    assert_eq!(ignored.status.code(), Some(2), "only the claim `simulator` uses them");
+    assert!(stderr(&ignored).contains("`simulator`") && !measurements.exists(), "{}", stderr(&ignored));
     let file = scratch.join("file");
     std::fs::write(&file, "not a directory").unwrap();
     let below = file.join("report");
@@ -245,6 +249,12 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
     for wrong in [["--shard", "3/2"], ["--shard", "0/2"], ["--shard", "1"]] {
         let refused = output(&["reproduce", "--only", CHEAP, "--state", &at("x.jsonl"), wrong[0], wrong[1]]);
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+    }
+    // A shard prints no answers, so it has nothing to write there.
+    for ignored in ["--json", "--markdown", "--report", "--measurements"] {
+        let only = ["reproduce", "--only", CHEAP, "--shard", "1/2", "--state", &at("x.jsonl")];
+        let refused = output(&[&only[..], &[ignored, &at("ignored")]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{ignored}: {}", stderr(&refused));
     }
     let alone = output(&["reproduce", "--only", CHEAP, "--shard", "1/2"]);
     assert_eq!(alone.status.code(), Some(2), "a shard needs a file: {}", stderr(&alone));
