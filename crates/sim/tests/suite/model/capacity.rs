@@ -119,6 +119,29 @@ fn a_line_that_left_is_in_the_shared_cache_of_its_cluster() {
     play(&small(2, 2), &exact(), bodies);
 }
 
+/// A copy in a private cache of another socket does not keep a core from the shared cache of its own.
+#[test]
+fn the_own_shared_cache_is_nearer_than_a_copy_on_another_socket() {
+    let memory = pages(2);
+    let first = || each(&memory, 2 * PER_PAGE).next().expect("there are 128");
+    let here = || {
+        walk(&memory, 2 * PER_PAGE);
+        at(40_000);
+        assert_eq!(timed(|| first().load(Relaxed)), 130, "from the other socket, which had it alone");
+        // Now both have it, and it leaves the private cache.
+        walk(&memory, 2 * PER_PAGE);
+        assert_eq!(timed(|| first().load(Relaxed)), 20);
+    };
+    let there = || {
+        at(30_000);
+        assert_eq!(timed(|| first().load(Relaxed)), 100);
+    };
+    let nothing = || ();
+    let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 9];
+    (bodies[0], bodies[8]) = (&here, &there);
+    play(&small(2, 1), &exact(), bodies);
+}
+
 #[test]
 fn a_writer_takes_it_from_all_caches() {
     let memory = pages(2);
