@@ -427,8 +427,8 @@ impl Point {
     }
 }
 
-/// Changes the latencies of transfers and of waking.
-fn scale(profile: &mut Profile, by: f64) {
+/// Changes the latencies of transfers, of system calls and of waking.
+pub(super) fn scale(profile: &mut Profile, by: f64) {
     let lines = &mut profile.lines;
     let always = [&mut lines.sibling, &mut lines.cluster, &mut lines.cluster_modified];
     let more =
@@ -444,6 +444,17 @@ fn scale(profile: &mut Profile, by: f64) {
     ];
     let kernel = &mut profile.kernel;
     let system = [&mut kernel.wake, &mut kernel.wakeup, &mut kernel.context_switch, &mut kernel.syscall];
-    let all = always.into_iter().chain(more).chain(system).chain(sometimes.into_iter().flatten());
+    // What was measured of more special cases. `falls_asleep` says when these are, and stays.
+    let special = [
+        &mut kernel.wakeup_soon,
+        &mut kernel.wake_early,
+        &mut kernel.wakeup_early,
+        &mut kernel.wakeup_busy,
+        &mut kernel.futex_wait,
+        &mut kernel.futex_wake,
+    ];
+    let shared = profile.memory.as_mut().map(|memory| &mut memory.shared_hit);
+    let given = sometimes.into_iter().chain(special).flatten().chain(shared);
+    let all = always.into_iter().chain(more).chain(system).chain(given);
     all.for_each(|number| number.value *= by);
 }

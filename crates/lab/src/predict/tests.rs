@@ -3,7 +3,7 @@
 use super::check;
 use super::load::{Load, Role};
 use super::locks;
-use super::plan::{Curve, Plan, WhatIf};
+use super::plan::{Curve, Plan, WhatIf, scale};
 use super::replay::{Change, How, Outcome, replay};
 use super::report::Report;
 use latchwork_recording::trace::op;
@@ -426,4 +426,40 @@ fn a_lock_of_the_other_kind_is_refused() {
             error.message
         );
     }
+}
+
+/// The range is that of all latencies: also of those that only a calibrated machine has.
+#[test]
+fn every_latency_is_lowered_and_raised() {
+    // Instructions, shares, and what is no latency.
+    let stays = |name: &str| match name.split_once('.').expect("a part and a name") {
+        ("processor", _) => true,
+        ("lines", name) => {
+            [
+                "hit",
+                "store",
+                "atomic",
+                "atomic_wait",
+                "request",
+                "jitter",
+                "pair_prefetch",
+                "scan",
+                "scan_misses",
+            ]
+            .contains(&name)
+                || name.starts_with("read_occupancy")
+        }
+        ("memory", name) => name != "shared_hit",
+        (_, name) => {
+            ["falls_asleep", "quantum", "membarrier", "interrupt", "pause", "pause_every"].contains(&name)
+        }
+    };
+    let profile = Profile::find("zen3-2").unwrap();
+    let mut higher = profile.clone();
+    scale(&mut higher, 2.0);
+    for ((name, before), (_, after)) in profile.numbers().into_iter().zip(higher.numbers()) {
+        let by = if stays(name) { 1.0 } else { 2.0 };
+        assert_eq!(after.value, by * before.value, "{name}");
+    }
+    assert!(profile.kernel.wakeup_busy.is_some() && profile.memory.is_some());
 }
