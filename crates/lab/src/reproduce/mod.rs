@@ -280,6 +280,7 @@ impl Work<'_> {
         Ok(Document {
             answers,
             results,
+            failures: space.failures(),
             conditions,
             comparisons,
             effort: *effort,
