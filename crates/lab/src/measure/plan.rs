@@ -93,6 +93,13 @@ impl Plan {
         })
     }
 
+    /// Whether a lock's memory is to be on another NUMA node.
+    pub fn is_far(&self) -> bool {
+        let far =
+            |settings: &Settings| settings.iter().any(|(name, text, _)| (name, text) == ("home", "remote"));
+        self.settings.iter().any(far)
+    }
+
     /// How many measurements that is.
     pub fn measurements(&self) -> usize {
         self.locks.len() * self.threads.len() * self.settings.len() * self.runs as usize

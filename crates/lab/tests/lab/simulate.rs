@@ -96,6 +96,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["queue", "--machine", "8x64", "--threads", "600"], "with which queue has 1200, are too many"),
         (&["test-rwlock", "--machine", "8x64", "--threads", "1023"], "has 1024, are too many"),
         (&["counter", "--machine", "x5-2", "--set", "home=away"], "local or remote"),
+        (&["counter", "--machine", "1x4", "--set", "home=local,remote"], "two sockets, and 1x4 has one"),
         (&["counter", "--machine", "x5-2", "--threads", "0"], "at least one thread"),
         (&["counter", "--machine", "x5-2", "--threads", "-4"], "not a number of threads"),
         (&["counter", "--machine", "x5-2", "--threads", "99999999999999999999"], "not a number of threads"),
