@@ -86,6 +86,24 @@ fn what_does_not_fit_comes_from_the_shared_cache_and_then_from_memory() {
     );
 }
 
+/// Account of a shared cache is kept only when there are many lines. Those that are in it by then leave it like all others.
+#[test]
+fn what_is_in_the_shared_cache_from_the_beginning_leaves_it() {
+    let memory = pages(64);
+    let mut profile = small(1, 1);
+    let limits = profile.memory.as_mut().expect("it has one");
+    (limits.private, limits.shared) = (number(1.0), number(64.0));
+    play(
+        &profile,
+        &exact(),
+        vec![&|| {
+            walk(&memory, 64 * PER_PAGE);
+            let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
+            assert_eq!(timed(|| first.load(Relaxed)), 80);
+        }],
+    );
+}
+
 #[test]
 fn a_line_that_left_is_in_the_shared_cache_of_its_cluster() {
     let memory = pages(2);
