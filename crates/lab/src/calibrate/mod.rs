@@ -417,6 +417,7 @@ impl Calibration {
         let (cpu, other) = (self.cpu(), self.other());
         let wake = kernel::wake(cpu, other.unwrap_or(cpu), Duration::from_micros(200));
         let syscall = self.profile.kernel.syscall.value;
+        let futex_wait = self.profile.kernel.futex_wait.as_ref().map_or(syscall, |call| call.value);
         let futex_wake = self.profile.kernel.futex_wake.as_ref().map_or(syscall, |call| call.value);
         let less = |sample: Sample, by: f64| Sample {
             median: (sample.median - by).max(0.0),
@@ -454,11 +455,12 @@ impl Calibration {
                 self.profile.kernel.wakeup_busy = Some(self.number("kernel.wakeup_busy", busy, what));
             }
         }
-        let hand_over = less(kernel::hand_over(cpu), 2.0 * syscall);
+        // The simulator charges both calls, and the switch on top of them.
+        let hand_over = less(kernel::hand_over(cpu), futex_wait + futex_wake);
         self.profile.kernel.context_switch = self.number(
             "kernel.context_switch",
             hand_over,
-            "two threads on a CPU that wake each other by futex, less two empty system calls",
+            "two threads on a CPU that wake each other by futex, less a FUTEX_WAIT that does not wait and a FUTEX_WAKE that wakes nobody",
         );
     }
 
