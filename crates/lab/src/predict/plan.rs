@@ -278,23 +278,26 @@ const VARIANTS: [(Arbitration, f64); 5] = [
 ];
 
 impl Plan {
-    /// Simulates. `None`: the user has interrupted it.
-    pub fn run(&self, anyway: bool) -> Result<Option<Answer>> {
+    /// Simulates. The inner error is the signal that ended it.
+    pub fn run(&self, anyway: bool) -> Result<std::result::Result<Answer, i32>> {
         let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
         let mut answer =
             Answer { check: check::of_trace(&self.load, self.home.cpus()), anyway, ..Answer::default() };
         if self.load.roles.is_empty() {
             answer.anyway = false;
-            return Ok(Some(answer));
+            return Ok(Ok(answer));
         }
         let recorded = self.load.threads();
         let jobs: Vec<Job> =
             (0..VARIANTS.len()).map(|variant| Job { curve: None, threads: recorded, variant }).collect();
-        let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
+        let outcomes = match self.simulate(&jobs, &signals)? {
+            Ok(outcomes) => outcomes,
+            Err(signal) => return Ok(Err(signal)),
+        };
         let home = Point::new(&outcomes);
         check::compare(&mut answer.check, &self.load, &home);
         if answer.is_refused() {
-            return Ok(Some(answer));
+            return Ok(Ok(answer));
         }
         let mut jobs = Vec::new();
         for curve in 0..self.curves.len() {
@@ -304,7 +307,10 @@ impl Plan {
                 }
             }
         }
-        let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
+        let outcomes = match self.simulate(&jobs, &signals)? {
+            Ok(outcomes) => outcomes,
+            Err(signal) => return Ok(Err(signal)),
+        };
         let points: Vec<Point> = outcomes.chunks(VARIANTS.len()).map(Point::new).collect();
         answer.points = points.chunks(self.threads.len()).map(<[Point]>::to_vec).collect();
         for (points, curve) in answer.points.iter().zip(&self.curves) {
@@ -321,11 +327,11 @@ impl Plan {
         if answer.is_refused() {
             answer.points.clear();
         }
-        Ok(Some(answer))
+        Ok(Ok(answer))
     }
 
-    /// The outcomes, in the order of the jobs.
-    fn simulate(&self, jobs: &[Job], signals: &Signals) -> Result<Option<Vec<Outcome>>> {
+    /// The outcomes, in the order of the jobs, or the signal that ended it.
+    fn simulate(&self, jobs: &[Job], signals: &Signals) -> Result<std::result::Result<Vec<Outcome>, i32>> {
         let bar = progress(jobs.len());
         bar.set_message("replaying");
         let numbers: Vec<usize> = (0..jobs.len()).collect();
@@ -338,11 +344,11 @@ impl Plan {
             |number, outcome| outcomes[*number] = Some(outcome),
         );
         bar.finish_and_clear();
-        if interrupted.is_some() {
-            return Ok(None);
+        if let Some(signal) = interrupted {
+            return Ok(Err(signal));
         }
         let all = outcomes.into_iter().flatten().collect::<std::result::Result<Vec<_>, _>>();
-        all.map(Some).map_err(|why| Failure::new(format!("the replay fails: {why}")))
+        all.map(Ok).map_err(|why| Failure::new(format!("the replay fails: {why}")))
     }
 
     fn how(&self, job: &Job, jobs: usize) -> How {
