@@ -4,13 +4,17 @@
 workloads.py measure DIR     measures this machine: some 12 minutes, in which nothing else should run; goes on where it stopped
 workloads.py simulate DIR    simulates the same, also beside other work, and prints a table in Markdown; also on another machine
 
-`measure` begins with `latchwork-lab calibrate` and keeps the profile in DIR. It needs latchwork-lab in the PATH. Pairs of locks are compared by two
+`measure` begins with `latchwork-lab calibrate` and keeps the profile in DIR. It needs latchwork-lab in the PATH. `simulate` does
+again what another build of latchwork-lab, or another profile, has simulated. Pairs of locks are compared by two
 rules, as `latchwork-lab reproduce --only simulator` does: those whose medians differ by over 20%, and those that differ by over
 20% in each of three rounds.
 """
 import argparse
+import hashlib
 import json
 import pathlib
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -54,11 +58,32 @@ def lab(*words):
     subprocess.run(["latchwork-lab", *words], check=True, stdout=subprocess.DEVNULL)
 
 
+def digest(*parts):
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def label(kind, directory):
+    """Begins the names of files of this kind. A simulation depends on the program and on the profile."""
+    if kind == "measured":
+        return kind
+    program = shutil.which("latchwork-lab") or sys.exit("latchwork-lab is not in the PATH")
+    return f"{kind}-{digest(pathlib.Path(program).read_bytes(), (directory / 'profile.toml').read_bytes())}"
+
+
+def place(directory, label, case, count):
+    """The file of a case with so many threads. Cases that come and go do not change the names of others."""
+    _, words, locks, _ = case
+    readable = re.sub(r"[^a-z0-9]+", "-", words.replace("--set ", ""))
+    return directory / f"{label}-{readable}-{digest(words.encode(), locks.encode())}-{count}.json"
+
+
 def run(directory, kind, seconds, more):
     """Every case and number of threads that DIR does not have yet; `seconds` by number of threads."""
-    for at, (name, words, locks, threads) in enumerate(CASES):
+    start = label(kind, directory)
+    for case in CASES:
+        name, words, locks, threads = case
         for count in threads.split(","):
-            path = directory / f"{kind}-{at}-{count}.json"
+            path = place(directory, start, case, count)
             if path.exists():
                 continue
             print(f"{kind}: {name}, {count} threads", file=sys.stderr)
@@ -101,17 +126,19 @@ def share(of, agree):
 def table(directory):
     total, wrong = [0, 0, 0, 0], []
     print("| workload | threads | first rule | second rule |\n|---|---|---|---|")
-    for at, (name, _, _, threads) in enumerate(CASES):
-        case = [0, 0, 0, 0]
+    labels = [label(kind, directory) for kind in ("measured", "simulated")]
+    for case in CASES:
+        name, _, _, threads = case
+        sums = [0, 0, 0, 0]
         for count in threads.split(","):
-            paths = [directory / f"{kind}-{at}-{count}.json" for kind in ("measured", "simulated")]
+            paths = [place(directory, start, case, count) for start in labels]
             if not all(path.exists() for path in paths):
                 sys.exit(f"{directory} has no {name} with {count} threads: it was not measured to the end")
             counts, others = compare(*map(rates, paths))
-            case = [a + b for a, b in zip(case, counts)]
+            sums = [a + b for a, b in zip(sums, counts)]
             wrong += [(name, count, *other) for other in others]
-        print(f"| {name} | {threads} | {share(*case[:2])} | {share(*case[2:])} |")
-        total = [a + b for a, b in zip(total, case)]
+        print(f"| {name} | {threads} | {share(*sums[:2])} | {share(*sums[2:])} |")
+        total = [a + b for a, b in zip(total, sums)]
     print(f"| all | | {share(*total[:2])} | {share(*total[2:])} |")
     print("\n| workload | threads | measured faster | measured slower | measured | simulated |\n|---|---|---|---|---|---|")
     for name, count, fast, slow, measured, simulated in wrong:

@@ -301,11 +301,21 @@ impl Lines {
             queued = self.on_the_link(supplier, node, now);
         } else if line.sharer_count > 0 {
             let (distance, supplier) = nearest(topology, line, core, node);
-            latency = self.costs.clean[distance as usize] + self.costs.leg(line.home, node, supplier);
-            occupancy = self.costs.read[distance as usize];
-            remote = supplier != node;
-            line.share(core, node);
-            queued = self.on_the_link(supplier, node, now);
+            let in_own_cache = line.cached >> topology.cluster_of(core) & 1 != 0;
+            if let Some(caches) =
+                self.caches.as_ref().filter(|_| in_own_cache && distance > Distance::Cluster)
+            {
+                // The shared cache of the core's own cluster is nearer than any core that has a copy.
+                (latency, remote, queued) = (caches.shared_hit, false, 0);
+                occupancy = self.costs.read[Distance::Cluster as usize];
+                line.share(core, node);
+            } else {
+                latency = self.costs.clean[distance as usize] + self.costs.leg(line.home, node, supplier);
+                occupancy = self.costs.read[distance as usize];
+                remote = supplier != node;
+                line.share(core, node);
+                queued = self.on_the_link(supplier, node, now);
+            }
         } else {
             (latency, remote, queued) = self.fetch_below(topology, number, who, now);
             occupancy = latency;

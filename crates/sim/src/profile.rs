@@ -21,6 +21,8 @@ pub use memory::Memory;
 
 /// Processors at most.
 pub const MAX_CPUS: usize = 512;
+/// Clusters at most of a machine whose caches have an end.
+pub const MAX_CLUSTERS: usize = 64;
 /// Threads at most.
 pub const MAX_THREADS: usize = 1024;
 /// The profile that `latchwork-lab calibrate` writes.

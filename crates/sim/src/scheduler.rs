@@ -266,13 +266,12 @@ impl State {
         self.thread(id).phase = Phase::Ready;
         self.thread(id).cpu = cpu as u32;
         self.ready += 1;
-        let current = self.cpus[cpu].current;
-        if self.threads[current as usize].phase == Phase::Spinning {
+        let (current, slice_end) = (self.cpus[cpu].current, self.cpus[cpu].slice_end);
+        let thread = self.thread(current);
+        thread.attention = thread.attention.min(slice_end);
+        if thread.phase == Phase::Spinning {
+            // The timer is for the spin itself. The quantum also ends when the spin has ended before.
             self.set_spin_timer(current, now);
-        } else {
-            let slice_end = self.cpus[cpu].slice_end;
-            let thread = self.thread(current);
-            thread.attention = thread.attention.min(slice_end);
         }
     }
 

@@ -41,6 +41,8 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// How many threads unless the user says.
     pub threads: Threads,
+    /// How many threads run in all if so many are asked for: some workloads have others beside those that are counted.
+    pub all_threads: fn(usize) -> usize,
     /// Whether the paper's figure has a logarithmic axis of threads.
     pub log_threads: bool,
     /// Microseconds of simulated time that show it.

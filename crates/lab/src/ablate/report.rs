@@ -133,15 +133,16 @@ fn legend(plan: &Plan, results: &Results) -> String {
         MATTERS * 100.0
     );
     let variants = plan.variants[YARDSTICKS..].iter().map(|(_, variant)| variant.mechanism);
-    let needed = |mechanism: &str| {
-        let mine = |index: &usize| plan.variants[*index].1.mechanism == mechanism;
-        (YARDSTICKS..plan.variants.len())
-            .filter(mine)
-            .filter_map(|index| Summary::new(plan, results, index))
-            .any(|summary| summary.behind > 0)
+    // Only what was measured everywhere can be worth nothing everywhere.
+    let whole = |summary: &Summary| summary.points == plan.points.len() && results.interrupted.is_none();
+    let worthless = |mechanism: &&str| {
+        let mine = |index: &usize| plan.variants[*index].1.mechanism == *mechanism;
+        (YARDSTICKS..plan.variants.len()).filter(mine).all(|index| {
+            Summary::new(plan, results, index).is_some_and(|summary| whole(&summary) && summary.behind == 0)
+        })
     };
     let mechanisms = distinct(&variants.collect::<Vec<_>>());
-    let worthless: Vec<_> = mechanisms.into_iter().filter(|mechanism| !needed(mechanism)).collect();
+    let worthless: Vec<_> = mechanisms.into_iter().filter(worthless).collect();
     if !worthless.is_empty() {
         writeln!(text, "Worth less than {:.0}% everywhere: {}.", MATTERS * 100.0, worthless.join(", "))
             .expect("a String");
@@ -286,4 +287,37 @@ pub fn json(plan: &Plan, results: &Results) -> String {
         points: points.collect(),
     };
     serde_json::to_string_pretty(&document).expect("plain data") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::super::run::Run;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_mechanism_without_figures_is_not_called_worthless() {
+        let line = Line::parse_from(["ablate", "shfl", "--machine", "1x2", "--only", "spin before sleep"]);
+        let plan = Plan::new(&line.options).map_err(|error| error.message).unwrap();
+        let mut results = Results::new(&plan);
+        let is_said = |results: &Results| text(&plan, results).contains("everywhere: spin before sleep");
+        assert!(!is_said(&results), "no run");
+        let run = Run { rate: 1.0, longest: 1.0, processor: None };
+        let variants = plan.variants.len();
+        // All runs but those of the last variant at the last point.
+        results.runs.iter_mut().for_each(|runs| runs.push(run));
+        results.runs[plan.points.len() * variants - 1].clear();
+        assert!(!is_said(&results), "a point is missing");
+        results.runs[plan.points.len() * variants - 1].push(run);
+        assert!(is_said(&results), "{}", text(&plan, &results));
+        results.interrupted = Some(2);
+        assert!(!is_said(&results), "interrupted");
+    }
 }

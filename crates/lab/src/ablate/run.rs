@@ -90,7 +90,7 @@ impl Run {
 /// What came out.
 pub struct Results {
     /// The runs of each variant at each point.
-    runs: Vec<Vec<Run>>,
+    pub(super) runs: Vec<Vec<Run>>,
     variants: usize,
     /// What went wrong.
     pub failures: Vec<String>,
@@ -250,7 +250,8 @@ struct Job {
 }
 
 impl Results {
-    fn new(plan: &Plan) -> Self {
+    /// None yet.
+    pub(super) fn new(plan: &Plan) -> Self {
         let runs = vec![Vec::new(); plan.points.len() * plan.variants.len()];
         Results { runs, variants: plan.variants.len(), failures: Vec::new(), interrupted: None }
     }

@@ -15,7 +15,6 @@ use latchwork_console::signals::Signals;
 use latchwork_console::stats::order;
 use latchwork_workloads::native::{self, Threads};
 use latchwork_workloads::registry::Point;
-use latchwork_workloads::workload::Settings;
 use latchwork_workloads::{peers, topology};
 use std::time::{Duration, Instant};
 
@@ -130,8 +129,7 @@ pub fn bench(options: &Options) -> Result<i32> {
         runs: 3,
     };
     let plans = suite::plans(common, &limits)?;
-    let far = |settings: &Settings| settings.iter().any(|(name, text, _)| (name, text) == ("home", "remote"));
-    if plans.iter().flat_map(|plan| &plan.settings).any(far) && topology::Topology::here().nodes() < 2 {
+    if plans.iter().any(Plan::is_far) && topology::Topology::here().nodes() < 2 {
         return Err(Failure::usage(
             "home=remote needs two NUMA nodes, and this machine has one: see latchwork-lab simulate",
         ));

@@ -19,7 +19,7 @@ use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
-use latchwork_sim::{Memory, Number, Profile, THIS_MACHINE, this_machine_path};
+use latchwork_sim::{MAX_CLUSTERS, Memory, Number, Profile, THIS_MACHINE, this_machine_path};
 use places::{Distance, Places};
 use sample::{Sample, round};
 use serde::Serialize;
@@ -207,12 +207,16 @@ fn table(lines: &[Line], machine: &Machine) -> String {
 
 impl Calibration {
     fn new(machine: &Machine) -> Result<Self> {
-        let places = Places::here();
+        Self::of(Places::here(), machine.line())
+    }
+
+    /// Of a machine with these CPUs. An error if the simulator cannot have as many.
+    fn of(places: Places, summary: String) -> Result<Self> {
         let shape = places.shape();
         // Its numbers are what remains where nothing can be measured.
         let mut profile = Profile::find("1x1").map_err(|error| Failure::new(error.to_string()))?;
         profile.name = THIS_MACHINE.into();
-        profile.summary = machine.line();
+        profile.summary = summary;
         if shape.sockets == 1 {
             (profile.lines.hop, profile.lines.hop_modified, profile.lines.dram_remote) = (None, None, None);
         }
@@ -221,18 +225,24 @@ impl Calibration {
             profile.lines.socket_modified = Some(profile.lines.cluster_modified.clone());
         }
         (profile.lines.two_hops, profile.lines.two_hops_modified) = (None, None);
+        if shape.sockets * shape.clusters > MAX_CLUSTERS {
+            // The simulator does not know the end of so many caches.
+            profile.memory = None;
+        }
         profile.topology = shape;
         let mut calibration = Calibration { places, profile, samples: Vec::new() };
-        calibration.adopt();
+        calibration.adopt()?;
         Ok(calibration)
     }
 
     /// Marks everything as an estimate from the generic profile.
-    fn adopt(&mut self) {
+    fn adopt(&mut self) -> Result<()> {
         let text = self.profile.to_toml();
         let text = text.replace("source = \"estimate: ", "source = \"");
         let text = text.replace("source = \"", "source = \"estimate: not measured here; generic: ");
-        self.profile = Profile::parse(&text, THIS_MACHINE).expect("only sources have changed");
+        self.profile =
+            Profile::parse(&text, THIS_MACHINE).map_err(|error| Failure::new(error.to_string()))?;
+        Ok(())
     }
 
     /// The CPU that measures.
@@ -407,6 +417,7 @@ impl Calibration {
         let (cpu, other) = (self.cpu(), self.other());
         let wake = kernel::wake(cpu, other.unwrap_or(cpu), Duration::from_micros(200));
         let syscall = self.profile.kernel.syscall.value;
+        let futex_wait = self.profile.kernel.futex_wait.as_ref().map_or(syscall, |call| call.value);
         let futex_wake = self.profile.kernel.futex_wake.as_ref().map_or(syscall, |call| call.value);
         let less = |sample: Sample, by: f64| Sample {
             median: (sample.median - by).max(0.0),
@@ -444,11 +455,12 @@ impl Calibration {
                 self.profile.kernel.wakeup_busy = Some(self.number("kernel.wakeup_busy", busy, what));
             }
         }
-        let hand_over = less(kernel::hand_over(cpu), 2.0 * syscall);
+        // The simulator charges both calls, and the switch on top of them.
+        let hand_over = less(kernel::hand_over(cpu), futex_wait + futex_wake);
         self.profile.kernel.context_switch = self.number(
             "kernel.context_switch",
             hand_over,
-            "two threads on a CPU that wake each other by futex, less two empty system calls",
+            "two threads on a CPU that wake each other by futex, less a FUTEX_WAIT that does not wait and a FUTEX_WAKE that wakes nobody",
         );
     }
 
@@ -485,5 +497,21 @@ impl Calibration {
                 "membarrier while one other thread runs, less the same alone",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_too_large_is_refused_or_has_no_end_of_caches() {
+        let of = |sockets, clusters, cores| {
+            Calibration::of(Places::made_up(sockets, clusters, cores), "large".into())
+        };
+        let error = of(2, 32, 12).err().expect("768 CPUs");
+        assert!(error.message.contains("768 CPUs: at most 512"), "{}", error.message);
+        assert!(of(2, 48, 1).unwrap().profile.memory.is_none(), "96 clusters");
+        assert!(of(2, 32, 4).unwrap().profile.memory.is_some(), "64 clusters");
     }
 }

@@ -70,6 +70,14 @@ impl Places {
         Places { cpus }
     }
 
+    /// Those of a machine that is not at hand, without further hardware threads.
+    #[cfg(test)]
+    pub fn made_up(sockets: usize, clusters: usize, cores: usize) -> Places {
+        let cpu =
+            |id: usize| Cpu { id, socket: id / (clusters * cores), cluster: id / cores * cores, core: id };
+        Places { cpus: (0..sockets * clusters * cores).map(cpu).collect() }
+    }
+
     /// How far two CPUs are apart.
     pub fn between(&self, a: &Cpu, b: &Cpu) -> Distance {
         if a.core == b.core {

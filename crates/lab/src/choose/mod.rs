@@ -182,7 +182,7 @@ fn nearest(rates: &mut Vec<(&'static str, f64)>) -> String {
 
 /// The page; a question has `each` of the plans.
 fn page(plans: &[(Plan, How)], results: &[Results], each: usize) -> String {
-    let mut text = String::from(INTRODUCTION);
+    let mut text = INTRODUCTION.replace("MACHINES", &machines(plans));
     let parts = plans.chunks(each).zip(results.chunks(each));
     for (question, (plans, results)) in QUESTIONS.iter().zip(parts) {
         writeln!(
@@ -220,16 +220,38 @@ fn page(plans: &[(Plan, How)], results: &[Results], each: usize) -> String {
     text
 }
 
+/// The machines of the plans, each once, with what they are.
+fn machines(plans: &[(Plan, How)]) -> String {
+    let mut all: Vec<String> = Vec::new();
+    let mut todays = true;
+    for (_, How { profile, .. }) in plans {
+        todays &= MACHINES.contains(&profile.name.as_str());
+        let sockets = profile.topology.sockets;
+        let kind = match profile.name.as_str() {
+            "xeon-8375c" => ", Ice Lake",
+            "epyc-7r13" => ", Zen 3",
+            _ => "",
+        };
+        let plural = if sockets == 1 { "" } else { "s" };
+        let one = format!("`{}` ({sockets} socket{plural}{kind})", profile.name);
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    format!("{} machines: {}", if todays { "today's" } else { "these" }, all.join(", "))
+}
+
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// `MACHINES` stands for what [`machines`] says.
 const INTRODUCTION: &str = "\
 # Which lock for what
 
 The laboratory prints this page (`latchwork-lab choose --markdown docs/which-lock.md`); do not edit it. It simulates a small grid
-on profiles of today's machines: `xeon-8375c` (2 sockets, Ice Lake), `epyc-7r13` (2 sockets, Zen 3), `graviton3` (1 socket). Threads
+on profiles of MACHINES. Threads
 fill one socket after the other: the counts are 4, the cores of a socket, all processors, and two threads for each processor. A cell
 has the fastest lock, then each lock within 10% of it with its share of the best rate, then the range of the others' shares.
 
@@ -253,6 +275,20 @@ mod tests {
         assert_eq!(of(&[("a", 100.0), ("b", 10.0)]), "`a` (the other 0.10)");
         assert_eq!(of(&[("a", 100.0), ("b", 100.0)]), "`a`, `b`");
         assert_eq!((of(&[]), of(&[("a", 0.0)])), ("-".into(), "-".into()));
+    }
+
+    #[test]
+    fn the_page_names_the_machines_that_were_simulated() {
+        let of = |names: &[&str]| {
+            machines(
+                &names.iter().flat_map(|name| prepared(&QUESTIONS[0], name, 1).unwrap()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            of(&MACHINES),
+            "today's machines: `xeon-8375c` (2 sockets, Ice Lake), `epyc-7r13` (2 sockets, Zen 3), `graviton3` (1 socket)"
+        );
+        assert_eq!(of(&["x5-2", "1x2"]), "these machines: `x5-2` (2 sockets), `1x2` (1 socket)");
     }
 
     #[test]

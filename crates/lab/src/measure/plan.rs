@@ -93,6 +93,13 @@ impl Plan {
         })
     }
 
+    /// Whether a lock's memory is to be on another NUMA node.
+    pub fn is_far(&self) -> bool {
+        let far =
+            |settings: &Settings| settings.iter().any(|(name, text, _)| (name, text) == ("home", "remote"));
+        self.settings.iter().any(far)
+    }
+
     /// How many measurements that is.
     pub fn measurements(&self) -> usize {
         self.locks.len() * self.threads.len() * self.settings.len() * self.runs as usize
@@ -192,7 +199,7 @@ fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Resu
             Threads::Exactly(count) => vec![count],
             Threads::Each(counts) => counts.to_vec(),
         };
-        counts.retain(|count| *count <= limits.most_threads);
+        counts.retain(|count| (workload.all_threads)(*count) <= limits.most_threads);
         return Ok(counts);
     };
     let mut counts = Vec::new();
@@ -202,9 +209,14 @@ fn thread_counts(workload: &Info, wanted: Option<&str>, limits: &Limits) -> Resu
     counts.sort_unstable();
     counts.dedup();
     let most = limits.most_threads;
-    if let Some(too_many) = counts.iter().find(|count| **count > most) {
+    let too_many = counts.iter().map(|count| (*count, (workload.all_threads)(*count)));
+    if let Some((count, all)) = too_many.into_iter().find(|(_, all)| *all > most) {
+        let with = match all {
+            all if all == count => format!("{count} threads are"),
+            all => format!("{count} threads, with which {} has {all}, are", workload.name),
+        };
         return Err(Failure::usage(format!(
-            "--threads {text}: {too_many} threads are too many for {} ({} CPUs): at most {most}",
+            "--threads {text}: {with} too many for {} ({} CPUs): at most {most}",
             limits.name, limits.cpus
         )));
     }

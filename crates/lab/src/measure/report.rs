@@ -73,10 +73,11 @@ fn table(plan: &Plan, results: &Results) -> Table {
         }
     }
     let words = if several { [0, 2] } else { [1, 1] };
-    for column in (0..heads.len()).filter(|column| !words.contains(column)) {
+    let columns = heads.len();
+    table.set_header(heads);
+    for column in (0..columns).filter(|column| !words.contains(column)) {
         table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
     }
-    table.set_header(heads);
     table
 }
 
@@ -173,6 +174,28 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::options::Common;
+    use crate::measure::plan::Limits;
+
+    #[test]
+    fn a_table_without_a_figure_says_why() {
+        let limits = Limits {
+            candidates: &crate::simulate::candidates(),
+            handful: &["shfl"],
+            cpus: 2,
+            most_threads: 8,
+            name: "",
+            runs: 1,
+        };
+        let common =
+            Common { workload: Some("counter".into()), threads: Some("1,2".into()), ..Common::default() };
+        let plan = Plan::new(&common, &limits).map_err(|error| error.message).unwrap();
+        let mut results = Results::new(&plan);
+        results.file(1, Err("the lock lost an increment".into()));
+        let text = text(&plan, &results, "on nothing");
+        assert!(text.contains("shfl FAILED with 2 threads: the lock lost an increment"), "{text}");
+        assert!(text.contains("op/s") && text.lines().any(|line| line.trim() == "2  shfl  FAILED"), "{text}");
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -23,15 +23,15 @@ struct Event {
     parties: Cell<u64>,
     come: Cell<u64>,
     rounds: Cell<u32>,
-    /// Threads that sleep, or are about to.
+    /// Threads that wait: a signal ends their waits, whether they sleep already or not.
     waiting: Cell<u32>,
 }
 
 /// The condition variables and semaphores, by the numbers of their objects.
 pub struct Events(Vec<Option<Box<Event>>>);
 
-/// What a thread saw of a condition variable while it held the mutex.
-#[derive(Copy, Clone)]
+/// A thread is one of those that wait for a condition variable: what it saw of that when it became one.
+#[must_use = "the thread waits until `wait` or `withdraw`"]
 pub struct Seen(u32);
 
 impl Events {
@@ -68,7 +68,7 @@ impl Events {
             return true;
         }
         while event.rounds.get() == round {
-            if !event.wait(Seen(round), end) {
+            if !event.wait(round, end) {
                 return false;
             }
         }
@@ -103,25 +103,39 @@ impl Events {
         // The attempt, which changes the semaphore's word.
         event.signals.fetch_add(0, AcqRel);
         loop {
-            let seen = self.look(object);
+            let seen = event.signals.load(Acquire);
             if self.take(object) {
                 return true;
             }
-            if !self.wait(object, seen, end) {
+            if !event.wait(seen, end) {
                 return false;
             }
         }
     }
 
-    /// What a thread must look at before it releases the mutex, to wait then.
-    pub fn look(&self, object: u32) -> Seen {
-        Seen(self.0[object as usize].as_ref().map_or(0, |event| event.signals.load(Acquire)))
+    /// A thread that is about to release the mutex begins to wait for the condition. A signal that comes between the release and the
+    /// sleep ends the wait, as it does with `pthread_cond_wait`.
+    pub fn begin_wait(&self, object: u32) -> Seen {
+        Seen(self.0[object as usize].as_ref().map_or(0, |event| {
+            let seen = event.signals.load(Acquire);
+            event.waiting.set(event.waiting.get() + 1);
+            seen
+        }))
     }
 
-    /// Sleeps until a signal that comes after the look. `false`: the simulation has ended.
-    pub fn wait(&self, object: u32, seen: Seen, end: u64) -> bool {
+    /// The thread does not wait after all.
+    pub fn withdraw(&self, object: u32, _: Seen) {
+        if let Some(event) = &self.0[object as usize] {
+            event.waiting.set(event.waiting.get() - 1);
+        }
+    }
+
+    /// Sleeps until a signal that comes after the beginning of the wait. `false`: the simulation has ended.
+    pub fn wait(&self, object: u32, Seen(seen): Seen, end: u64) -> bool {
         let Some(event) = &self.0[object as usize] else { return true };
-        event.wait(seen, end)
+        let woken = event.sleep(seen, end);
+        event.waiting.set(event.waiting.get() - 1);
+        woken
     }
 }
 
@@ -153,21 +167,27 @@ impl Event {
         }
     }
 
-    /// Sleeps until a signal that comes after the look. `false`: the simulation has ended.
-    fn wait(&self, seen: Seen, end: u64) -> bool {
-        if now() >= end {
-            return false;
-        }
+    /// Waits for a signal that comes after `signals` was `seen`. No simulated time may pass between that and the call: a signal in
+    /// that time would find no waiting thread. `false`: the simulation has ended.
+    fn wait(&self, seen: u32, end: u64) -> bool {
         self.waiting.set(self.waiting.get() + 1);
-        Sim::wait(&self.signals, seen.0, Some(Deadline::after::<Sim>(end - now())));
+        let woken = self.sleep(seen, end);
         self.waiting.set(self.waiting.get() - 1);
+        woken
+    }
+
+    /// Sleeps as long as `signals` is as it was `seen`. `false`: the simulation has ended.
+    fn sleep(&self, seen: u32, end: u64) -> bool {
+        if now() < end {
+            Sim::wait(&self.signals, seen, Some(Deadline::after::<Sim>(end - now())));
+        }
         now() < end
     }
 
     /// Sleeps until `is_so`, which changes before a signal. `false`: the simulation has ended.
     fn wait_until(&self, end: u64, is_so: impl Fn() -> bool) -> bool {
         loop {
-            let seen = Seen(self.signals.load(Acquire));
+            let seen = self.signals.load(Acquire);
             if is_so() {
                 return true;
             }
@@ -227,5 +247,78 @@ impl Births {
     pub fn next(&self, end: u64) -> Option<(usize, Rc<Life>)> {
         self.born.wait_until(end, || !self.queue.borrow().is_empty()).then_some(())?;
         self.queue.borrow_mut().pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::locks::{self, GLIBC};
+    use super::*;
+    use latchwork_sim::{Options, Profile, run, work};
+
+    /// A server, and clients that wait for its answers, each with a condition variable of its own, under one mutex. While one thread's
+    /// release wakes the next waiter for the mutex, a third one gets it and signals.
+    #[test]
+    fn a_signal_between_release_and_sleep_ends_the_wait() {
+        const CLIENTS: u32 = 8;
+        const END: u64 = 10_000_000;
+        let mutex = locks::find(GLIBC, false).unwrap()();
+        let events = Events((0..=CLIENTS).map(|_| Some(Box::new(Event::new()))).collect());
+        let queue = RefCell::new(VecDeque::new());
+        let (served, lost) = (Cell::new(0), Cell::new(0));
+        // As a thread of a replay takes a permit in a section. `None`: the simulation has ended.
+        let take = |condvar: u32, mut section| {
+            while !events.take(condvar) {
+                let seen = events.begin_wait(condvar);
+                if events.take(condvar) {
+                    events.withdraw(condvar, seen);
+                    break;
+                }
+                drop(section);
+                let start = now();
+                if !events.wait(condvar, seen, END) {
+                    let permits = events.0[condvar as usize].as_ref().unwrap().permits.get();
+                    lost.set(lost.get() + u32::from(permits > 0 && start < END - 1_000_000));
+                    return None;
+                }
+                section = mutex.write();
+            }
+            Some(section)
+        };
+        let server = || {
+            while let Some(section) = take(0, mutex.write()) {
+                let next = queue.borrow_mut().pop_front();
+                if let Some(client) = next {
+                    work(100);
+                    served.set(served.get() + 1);
+                    events.signal(client, false);
+                }
+                drop(section);
+                work(20);
+            }
+        };
+        let client = |client: u32| {
+            while now() < END {
+                let section = mutex.write();
+                queue.borrow_mut().push_back(client);
+                events.signal(0, false);
+                work(50);
+                let Some(section) = take(client, section) else { return };
+                drop(section);
+                // From 1 to 5 us, so that requests come at any moment.
+                work(1_000 + (now().wrapping_mul(2_654_435_761) >> 7) % 4_000);
+            }
+        };
+        let mut bodies: Vec<Box<dyn FnOnce() + '_>> = vec![Box::new(server)];
+        let client = &client;
+        bodies.extend((1..=CLIENTS).map(|number| Box::new(move || client(number)) as Box<dyn FnOnce() + '_>));
+        run(&Profile::find("1x8").unwrap(), &Options::default(), bodies).unwrap();
+        assert_eq!(
+            lost.get(),
+            0,
+            "threads sleep beside permits of theirs; {} requests were served",
+            served.get()
+        );
+        assert!(served.get() > 1_500, "{} requests were served", served.get());
     }
 }

@@ -114,10 +114,13 @@ pub fn predict(options: &Options) -> Result<i32> {
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);
     let threads = threads(options.threads.as_deref(), &machine, &load)?;
     let what_if = options.what_if.iter().map(|text| WhatIf::parse(text, &load)).collect::<Result<_>>()?;
-    let curves = Curve::all(&options.locks, what_if, &trace.about)?;
+    let curves = Curve::all(&options.locks, what_if, &trace.about, &load)?;
     let (seed, most) = (options.seed, options.acquisitions);
     let plan = Plan { load, machine, home, home_is: why, curves, threads, seed, most };
-    let Some(answer) = plan.run(options.anyway)? else { return Ok(130) };
+    let answer = match plan.run(options.anyway)? {
+        Ok(answer) => answer,
+        Err(signal) => return Ok(128 + signal),
+    };
     let report = report::Report::new(&trace.about, &plan, &answer);
     match &options.plot {
         Some(path) if answer.is_refused() => {
@@ -170,14 +173,19 @@ fn recorded_on(name: Option<&str>, trace: &Trace) -> Result<(Profile, String)> {
     Ok((found, why.into()))
 }
 
-fn threads(text: Option<&str>, machine: &Profile, load: &Load) -> Result<Vec<usize>> {
+fn threads(wanted: Option<&str>, machine: &Profile, load: &Load) -> Result<Vec<usize>> {
     let default = format!("1..{}", machine.cpus());
-    let text = text.unwrap_or(&default);
+    let text = wanted.unwrap_or(&default);
     let mut counts = Vec::new();
     for part in text.split(',') {
         counts.extend(range(part.trim()).map_err(|why| Failure::usage(format!("--threads {text}: {why}")))?);
     }
     let least = load.least().max(1);
+    if counts.iter().any(|count| *count < least) && wanted.is_some() {
+        output::say(&format!(
+            "latchwork-lab: --threads {text}: the replay has at least {least} threads, one for each role of the recorded ones"
+        ));
+    }
     counts.iter_mut().for_each(|count| *count = (*count).max(least));
     counts.sort_unstable();
     counts.dedup();

@@ -126,8 +126,9 @@ impl Curve {
         })
     }
 
-    /// The locks of the recording come first: the others and the changes are compared with them.
-    pub fn all(wanted: &[String], what_if: Vec<WhatIf>, about: &About) -> Result<Vec<Self>> {
+    /// The locks of the recording come first: the others and the changes are compared with them. An algorithm for a kind of locks of
+    /// which the program, or the class to change, has none would change nothing, and is refused.
+    pub fn all(wanted: &[String], what_if: Vec<WhatIf>, about: &About, load: &Load) -> Result<Vec<Self>> {
         let recorded = Curve::new(&about.mutex, &about.rwlock)?;
         let mut curves = vec![recorded.clone()];
         if wanted.is_empty() {
@@ -136,7 +137,11 @@ impl Curve {
         }
         for name in wanted {
             let is = |rwlock| locks::find(name, rwlock).is_some();
-            curves.push(match (name == GLIBC, is(false), is(true)) {
+            let (mutex, rwlock) = (is(false), is(true));
+            if mutex || rwlock {
+                kinds(load, None).fits(name, mutex, rwlock, "the trace")?;
+            }
+            curves.push(match (name == GLIBC, mutex, rwlock) {
                 (true, ..) => Curve::new(GLIBC, GLIBC)?,
                 (_, true, _) => Curve::new(name, &about.rwlock)?,
                 (_, _, true) => Curve::new(&about.mutex, name)?,
@@ -150,6 +155,8 @@ impl Curve {
                 if mutex.is_none() && rwlock.is_none() {
                     return Err(unknown(name));
                 }
+                let class = &load.classes[what_if.class];
+                kinds(load, Some(what_if.class)).fits(name, mutex.is_some(), rwlock.is_some(), class)?;
                 curve.other = Some((what_if.class, mutex, rwlock));
             }
             curve.name = what_if.text.clone();
@@ -159,6 +166,33 @@ impl Curve {
         let mut seen = std::collections::BTreeSet::new();
         curves.retain(|curve| seen.insert(curve.name.clone()));
         Ok(curves)
+    }
+}
+
+/// Whether there are mutexes and reader-writer locks among the locks of a program, or of one of its classes.
+struct Kinds {
+    mutex: bool,
+    rwlock: bool,
+}
+
+fn kinds(load: &Load, class: Option<usize>) -> Kinds {
+    let has = |form: Form| {
+        let mut objects =
+            load.objects.iter().filter(|object| class.is_none_or(|class| object.class == class));
+        objects.any(|object| object.form == form)
+    };
+    Kinds { mutex: has(Form::Mutex), rwlock: has(Form::RwLock) }
+}
+
+impl Kinds {
+    /// Refuses an algorithm for mutexes, for reader-writer locks or for both, if `whose` locks are none of these.
+    fn fits(&self, name: &str, mutex: bool, rwlock: bool, whose: &str) -> Result<()> {
+        let (is, has) = match (self.mutex, self.rwlock) {
+            (true, false) if !mutex => ("a reader-writer lock", "only mutexes"),
+            (false, true) if !rwlock => ("a mutex", "only reader-writer locks"),
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!("{name} is {is}, and {whose} has {has}")))
     }
 }
 
@@ -244,23 +278,26 @@ const VARIANTS: [(Arbitration, f64); 5] = [
 ];
 
 impl Plan {
-    /// Simulates. `None`: the user has interrupted it.
-    pub fn run(&self, anyway: bool) -> Result<Option<Answer>> {
+    /// Simulates. The inner error is the signal that ended it.
+    pub fn run(&self, anyway: bool) -> Result<std::result::Result<Answer, i32>> {
         let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
         let mut answer =
             Answer { check: check::of_trace(&self.load, self.home.cpus()), anyway, ..Answer::default() };
         if self.load.roles.is_empty() {
             answer.anyway = false;
-            return Ok(Some(answer));
+            return Ok(Ok(answer));
         }
         let recorded = self.load.threads();
         let jobs: Vec<Job> =
             (0..VARIANTS.len()).map(|variant| Job { curve: None, threads: recorded, variant }).collect();
-        let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
+        let outcomes = match self.simulate(&jobs, &signals)? {
+            Ok(outcomes) => outcomes,
+            Err(signal) => return Ok(Err(signal)),
+        };
         let home = Point::new(&outcomes);
         check::compare(&mut answer.check, &self.load, &home);
         if answer.is_refused() {
-            return Ok(Some(answer));
+            return Ok(Ok(answer));
         }
         let mut jobs = Vec::new();
         for curve in 0..self.curves.len() {
@@ -270,7 +307,10 @@ impl Plan {
                 }
             }
         }
-        let Some(outcomes) = self.simulate(&jobs, &signals)? else { return Ok(None) };
+        let outcomes = match self.simulate(&jobs, &signals)? {
+            Ok(outcomes) => outcomes,
+            Err(signal) => return Ok(Err(signal)),
+        };
         let points: Vec<Point> = outcomes.chunks(VARIANTS.len()).map(Point::new).collect();
         answer.points = points.chunks(self.threads.len()).map(<[Point]>::to_vec).collect();
         for (points, curve) in answer.points.iter().zip(&self.curves) {
@@ -287,11 +327,11 @@ impl Plan {
         if answer.is_refused() {
             answer.points.clear();
         }
-        Ok(Some(answer))
+        Ok(Ok(answer))
     }
 
-    /// The outcomes, in the order of the jobs.
-    fn simulate(&self, jobs: &[Job], signals: &Signals) -> Result<Option<Vec<Outcome>>> {
+    /// The outcomes, in the order of the jobs, or the signal that ended it.
+    fn simulate(&self, jobs: &[Job], signals: &Signals) -> Result<std::result::Result<Vec<Outcome>, i32>> {
         let bar = progress(jobs.len());
         bar.set_message("replaying");
         let numbers: Vec<usize> = (0..jobs.len()).collect();
@@ -304,11 +344,11 @@ impl Plan {
             |number, outcome| outcomes[*number] = Some(outcome),
         );
         bar.finish_and_clear();
-        if interrupted.is_some() {
-            return Ok(None);
+        if let Some(signal) = interrupted {
+            return Ok(Err(signal));
         }
         let all = outcomes.into_iter().flatten().collect::<std::result::Result<Vec<_>, _>>();
-        all.map(Some).map_err(|why| Failure::new(format!("the replay fails: {why}")))
+        all.map(Ok).map_err(|why| Failure::new(format!("the replay fails: {why}")))
     }
 
     fn how(&self, job: &Job, jobs: usize) -> How {
@@ -393,8 +433,8 @@ impl Point {
     }
 }
 
-/// Changes the latencies of transfers and of waking.
-fn scale(profile: &mut Profile, by: f64) {
+/// Changes the latencies of transfers, of system calls and of waking.
+pub(super) fn scale(profile: &mut Profile, by: f64) {
     let lines = &mut profile.lines;
     let always = [&mut lines.sibling, &mut lines.cluster, &mut lines.cluster_modified];
     let more =
@@ -410,6 +450,17 @@ fn scale(profile: &mut Profile, by: f64) {
     ];
     let kernel = &mut profile.kernel;
     let system = [&mut kernel.wake, &mut kernel.wakeup, &mut kernel.context_switch, &mut kernel.syscall];
-    let all = always.into_iter().chain(more).chain(system).chain(sometimes.into_iter().flatten());
+    // What was measured of more special cases. `falls_asleep` says when these are, and stays.
+    let special = [
+        &mut kernel.wakeup_soon,
+        &mut kernel.wake_early,
+        &mut kernel.wakeup_early,
+        &mut kernel.wakeup_busy,
+        &mut kernel.futex_wait,
+        &mut kernel.futex_wake,
+    ];
+    let shared = profile.memory.as_mut().map(|memory| &mut memory.shared_hit);
+    let given = sometimes.into_iter().chain(special).flatten().chain(shared);
+    let all = always.into_iter().chain(more).chain(system).chain(given);
     all.for_each(|number| number.value *= by);
 }

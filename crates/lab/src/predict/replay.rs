@@ -406,7 +406,7 @@ impl Thread<'_> {
                 // Only a signal that comes after the release, or with it, ends the wait.
                 let wait = stream.steps.get(at + 1).filter(|next| next.op == op::SLEEP);
                 let wait = wait.filter(|next| meaning(next) == Meaning::Signals);
-                let seen = wait.map(|next| (next.object, self.events.look(next.object)));
+                let seen = wait.map(|next| (next.object, self.events.begin_wait(next.object)));
                 self.release(step.object, held);
                 if let Some((object, seen)) = seen {
                     self.edge(|| self.events.wait(object, seen, self.end));
@@ -468,10 +468,10 @@ impl Thread<'_> {
     /// the condition, and acquires the mutex again.
     fn take<'a>(&'a self, step: &Step, condvar: u32, held: &mut BTreeMap<u32, Holding<'a>>) {
         while now() < self.end && !self.events.take(condvar) {
-            let seen = self.events.look(condvar);
-            // Reading takes time, in which a signal from outside of the mutex may come.
+            let seen = self.events.begin_wait(condvar);
+            // That takes time, in which a signal from outside of the mutex may come.
             if self.events.take(condvar) {
-                return;
+                return self.events.withdraw(condvar, seen);
             }
             self.release(step.object, held);
             self.edge(|| self.events.wait(condvar, seen, self.end));

@@ -3,7 +3,7 @@
 use super::check;
 use super::load::{Load, Role};
 use super::locks;
-use super::plan::{Curve, Plan, WhatIf};
+use super::plan::{Curve, Plan, WhatIf, scale};
 use super::replay::{Change, How, Outcome, replay};
 use super::report::Report;
 use latchwork_recording::trace::op;
@@ -252,7 +252,7 @@ fn plan(trace: &Trace, wanted: &[&str], what_if: &[&str]) -> Plan {
         what_if.iter().map(|text| WhatIf::parse(text, &load).map_err(|error| error.message).unwrap());
     let what_if = what_if.collect();
     let wanted: Vec<String> = wanted.iter().map(|name| (*name).into()).collect();
-    let curves = Curve::all(&wanted, what_if, &trace.about).map_err(|error| error.message).unwrap();
+    let curves = Curve::all(&wanted, what_if, &trace.about, &load).map_err(|error| error.message).unwrap();
     let (home_is, threads) = ("for a test".into(), vec![2, 16]);
     Plan { load, machine: machine(), home: machine(), home_is, curves, threads, seed: 7, most: 2_000 }
 }
@@ -401,6 +401,65 @@ fn bad_changes_are_refused() {
     let trace = one_lock(2, 1, 1, 0);
     let what_if =
         vec![WhatIf::parse("the lock: lock nonsense", &load).map_err(|error| error.message).unwrap()];
-    assert!(Curve::all(&[], what_if, &trace.about).is_err());
-    assert!(Curve::all(&["nonsense".into()], Vec::new(), &trace.about).is_err());
+    assert!(Curve::all(&[], what_if, &trace.about, &load).is_err());
+    assert!(Curve::all(&["nonsense".into()], Vec::new(), &trace.about, &load).is_err());
+}
+
+/// A lock of the other kind would change nothing, and the answer would be that it is worth nothing.
+#[test]
+fn a_lock_of_the_other_kind_is_refused() {
+    let mut trace = one_lock(2, 1, 1, 0);
+    for (kind, other, what) in [("mutex", "pf-q", "a reader-writer lock"), ("rwlock", "mcs", "a mutex")] {
+        trace.about.classes[0].kind = kind.into();
+        let load = Load::new(&trace, 0.0);
+        let what_if = WhatIf::parse(&format!("the lock: lock {other}"), &load).map_err(|error| error.message);
+        let error = Curve::all(&[], vec![what_if.unwrap()], &trace.about, &load).err().unwrap();
+        assert!(
+            error.status == 2 && error.message.contains(&format!("{other} is {what}")),
+            "{}",
+            error.message
+        );
+        let error = Curve::all(&[other.into()], Vec::new(), &trace.about, &load).err().unwrap();
+        assert!(
+            error.status == 2 && error.message.contains(&format!("{other} is {what}")),
+            "{}",
+            error.message
+        );
+    }
+}
+
+/// The range is that of all latencies: also of those that only a calibrated machine has.
+#[test]
+fn every_latency_is_lowered_and_raised() {
+    // Instructions, shares, and what is no latency.
+    let stays = |name: &str| match name.split_once('.').expect("a part and a name") {
+        ("processor", _) => true,
+        ("lines", name) => {
+            [
+                "hit",
+                "store",
+                "atomic",
+                "atomic_wait",
+                "request",
+                "jitter",
+                "pair_prefetch",
+                "scan",
+                "scan_misses",
+            ]
+            .contains(&name)
+                || name.starts_with("read_occupancy")
+        }
+        ("memory", name) => name != "shared_hit",
+        (_, name) => {
+            ["falls_asleep", "quantum", "membarrier", "interrupt", "pause", "pause_every"].contains(&name)
+        }
+    };
+    let profile = Profile::find("zen3-2").unwrap();
+    let mut higher = profile.clone();
+    scale(&mut higher, 2.0);
+    for ((name, before), (_, after)) in profile.numbers().into_iter().zip(higher.numbers()) {
+        let by = if stays(name) { 1.0 } else { 2.0 };
+        assert_eq!(after.value, by * before.value, "{name}");
+    }
+    assert!(profile.kernel.wakeup_busy.is_some() && profile.memory.is_some());
 }

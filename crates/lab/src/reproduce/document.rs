@@ -71,6 +71,8 @@ pub struct Document {
     pub answers: Vec<Answer>,
     /// The results, in the order of the experiments that were run.
     pub results: Vec<Results>,
+    /// The runs over the space in which a lock failed a workload's check, and why.
+    pub failures: Vec<String>,
     /// What this machine was like where experiments ran on it.
     pub conditions: Conditions,
     /// The simulator against measured machines, if that was asked for.
@@ -122,7 +124,7 @@ impl Document {
 
     /// Whether a lock failed a workload's check.
     pub fn failed(&self) -> bool {
-        self.results.iter().any(Results::failed)
+        !self.failures.is_empty() || self.results.iter().any(Results::failed)
     }
 
     /// The JSON document.
@@ -138,6 +140,7 @@ impl Document {
             "host": self.machine,
             "claims": self.answers.iter().map(answer).collect::<Vec<_>>(),
             "experiments": ready.iter().zip(&self.results).map(experiment).collect::<Vec<_>>(),
+            "failures_in_space": self.failures,
             "here": self.conditions,
             "simulator": self.comparisons,
         });

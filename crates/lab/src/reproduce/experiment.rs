@@ -67,6 +67,9 @@ impl Experiment {
         };
         let (locks, threads) = (self.locks.join(","), self.threads);
         let mut text = format!("latchwork-lab {command} --locks {locks} --threads {threads}");
+        if let (On::Simulated(_), Some(micros)) = (self.on, self.micros) {
+            text += &format!(" --seconds {}", Duration::from_micros(micros).as_secs_f64());
+        }
         if self.placement == Placement::RoundRobin {
             text += " --placement round-robin";
         }
@@ -204,4 +207,25 @@ fn plan(experiment: &Experiment, limits: &Limits, effort: &Effort, change: Optio
         ..Common::default()
     };
     Plan::new(&common, limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::options;
+    use crate::reproduce::claims;
+
+    #[test]
+    fn the_command_that_is_shown_simulates_as_long_as_the_experiment() {
+        let effort = Effort { runs: 1, seconds: None, seed: 1 };
+        for experiment in claims::experiments().iter().filter(|experiment| experiment.on != On::Here) {
+            let command = experiment.command();
+            let ready = Ready::find(experiment, &effort).map_err(|error| error.message).unwrap();
+            let own = Duration::from_micros(ready.plan.workload.simulated_us);
+            let given = command.split_once("--seconds ").map_or(own, |(_, rest)| {
+                options::seconds(rest.split(' ').next().expect("there is a first word")).unwrap()
+            });
+            assert_eq!(simulate::nanos(given), ready.measured_ns(), "{command}");
+        }
+    }
 }

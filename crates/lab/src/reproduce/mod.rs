@@ -98,7 +98,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Do only this part of the simulated runs, print no answers (needs --state)
-    #[arg(long, value_name = "K/N", value_parser = shard, requires = "state")]
+    #[arg(long, value_name = "K/N", value_parser = shard, requires = "state", conflicts_with_all = ["json", "report", "markdown", "measurements"])]
     shard: Option<Shard>,
     /// Take simulated runs from these files of shards as well
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
@@ -164,6 +164,11 @@ pub fn reproduce(options: &Options) -> Result<i32> {
         return Ok(0);
     }
     check_outputs(options)?;
+    if !options.measurements.is_empty() && !claims.iter().any(|claim| claim.id == SIMULATOR) {
+        return Err(Failure::usage(format!(
+            "--measurements is for the claim `{SIMULATOR}`, which --only leaves out"
+        )));
+    }
     let store = Store::open(options.state.as_deref(), &options.merge)?;
     let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
     let used: Vec<&str> = claims.iter().flat_map(Claim::runs).collect();
@@ -182,6 +187,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     announce(options, &claims)?;
     let document = work.all(&claims, &experiments, &ready)?;
     write(options, &document, &ready)?;
+    store.check()?;
     Ok(document.interrupted.map_or(i32::from(document.failed()), |signal| 128 + signal))
 }
 
@@ -213,6 +219,7 @@ impl Work<'_> {
         }
         bar.finish_and_clear();
         let state = self.options.state.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        self.store.check()?;
         let Shard { part, of } = shard;
         let done = if signal.is_some() { "is interrupted; run it again to resume" } else { "is done" };
         output::print(&format!("Shard {part} of {of} {done}: its runs are in {state}\n"))?;
@@ -273,6 +280,7 @@ impl Work<'_> {
         Ok(Document {
             answers,
             results,
+            failures: space.failures(),
             conditions,
             comparisons,
             effort: *effort,

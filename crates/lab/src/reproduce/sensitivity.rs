@@ -12,7 +12,7 @@ use super::judge;
 use super::runner::{self, Shard};
 use super::space::{self, Variant};
 use super::store::Store;
-use crate::measure::results::Results;
+use crate::measure::results::{Place, Results};
 use indicatif::ProgressBar;
 use latchwork_console::failure::Result;
 use latchwork_console::signals::Signals;
@@ -286,7 +286,12 @@ impl<'a> Asked<'a> {
     /// What came out for a claim, if it is simulated; `tightest` is the part of its rule that is shown.
     pub fn of(&self, space: &Space, id: &str, tightest: usize) -> Option<Sensitivity> {
         let (claim, used) = self.claims.iter().find(|(claim, _)| claim.id == id)?;
-        let points = space::first(used).iter().map(|variant| space.point(claim, variant, tightest)).collect();
+        if space.failed(claim, &Variant::AsItIs) {
+            return None;
+        }
+        // Where a lock failed, the claim is not judged.
+        let judged = space::first(used).into_iter().filter(|variant| !space.failed(claim, variant));
+        let points = judged.map(|variant| space.point(claim, &variant, tightest)).collect();
         Some(Sensitivity { points, decisive: space.decisive.get(id).cloned() })
     }
 }
@@ -314,7 +319,8 @@ impl Search {
     fn new(at: usize, claim: &Claim, space: &Space, costs: Vec<Vec<String>>) -> Option<Self> {
         let holds = |variant: Variant| space.point(claim, &variant, 0).holds;
         let as_it_is = holds(Variant::AsItIs);
-        let run = (0..space::JOINT).find(|run| holds(Variant::Joint(*run)) != as_it_is)?;
+        let judged = |run: &usize| !space.failed(claim, &Variant::Joint(*run));
+        let run = (0..space::JOINT).filter(judged).find(|run| holds(Variant::Joint(*run)) != as_it_is)?;
         let other = costs.len();
         Some(Search { claim: at, costs, run, same: 0, other, holds: as_it_is, decisive: None })
     }
@@ -391,6 +397,31 @@ impl Space {
             self.results.push(results);
         }
         Ok(ran.signal.map_or(Ended::No, Ended::Signal))
+    }
+
+    /// Whether a lock failed a workload's check in an experiment of a claim, in one variant.
+    fn failed(&self, claim: &Claim, variant: &Variant) -> bool {
+        let whole = self.whole.contains(claim.id);
+        let failed = |experiment: &'static str| {
+            let place = self.at.get(&(experiment, variant.clone(), whole));
+            place.is_some_and(|place| self.results[*place].failed())
+        };
+        claim.experiments().into_iter().any(failed)
+    }
+
+    /// Each run in which a lock failed a workload's check, and why.
+    pub fn failures(&self) -> Vec<String> {
+        let of = |(ready, results): (&Ready, &Results)| {
+            let failed =
+                results.points.iter().filter_map(|point| Some((point.place, point.failure.as_ref()?)));
+            let text = |(place, why): (Place, &String)| {
+                let (lock, threads) = (ready.plan.locks[place.lock].name, ready.plan.threads[place.threads]);
+                let variant = ready.label.as_deref().unwrap_or_default();
+                format!("{}, {variant}: {lock} with {threads} threads: {why}", ready.experiment.id)
+            };
+            failed.map(text).collect::<Vec<_>>()
+        };
+        self.ready.iter().zip(&self.results).flat_map(of).collect()
     }
 
     /// A claim in one variant.
@@ -489,6 +520,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn where_a_lock_failed_a_claim_is_not_judged() {
+        const EFFORT: Effort = Effort { runs: 1, seconds: None, seed: 1 };
+        let many = |claim: &Claim| claim.id == "bravo-page-fault-many";
+        let claims: Vec<Claim> = super::super::claims::all().into_iter().filter(many).collect();
+        let experiments = super::super::claims::experiments();
+        let asked = Asked::new(&claims, &experiments, &EFFORT);
+        let used = &asked.claims[0].1;
+        let all = space::first(used);
+        let mut space = Space::default();
+        for variant in &all {
+            let ready = Ready::variant(used[0], variant, &EFFORT, false).unwrap();
+            let mut results = Results::new(&ready.plan);
+            for at in 0..results.points.len() {
+                results.file(at, Ok(crate::measure::results::Run::at(1e6)));
+            }
+            space.at.insert((used[0].id, variant.clone(), false), space.ready.len());
+            space.ready.push(ready);
+            space.results.push(results);
+        }
+        assert_eq!(asked.of(&space, claims[0].id, 0).unwrap().points.len(), all.len());
+        assert!(space.failures().is_empty());
+        space.results[1].file(0, Err("it lost an increment".into()));
+        assert_eq!(asked.of(&space, claims[0].id, 0).unwrap().points.len(), all.len() - 1);
+        let failures = space.failures();
+        assert!(
+            failures.len() == 1 && failures[0].ends_with("threads: it lost an increment"),
+            "{failures:?}"
+        );
+        space.results[0].file(0, Err("it lost an increment".into()));
+        assert!(asked.of(&space, claims[0].id, 0).is_none(), "the claim as it is");
     }
 
     #[test]

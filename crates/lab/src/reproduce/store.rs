@@ -5,7 +5,6 @@
 
 use crate::measure::results::Run;
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::output;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -45,7 +44,34 @@ struct Line {
 #[derive(Default)]
 pub struct Store {
     known: HashMap<String, Outcome>,
-    file: Option<(PathBuf, Mutex<File>)>,
+    file: Option<(PathBuf, Mutex<Written>)>,
+}
+
+/// A file to which lines are appended.
+struct Written {
+    file: File,
+    /// How many of its bytes are whole lines.
+    whole: u64,
+    /// How many lines are not there, and why the first of them is not.
+    missing: usize,
+    why: String,
+}
+
+impl Written {
+    /// Appends a line, which ends with a newline character. If that fails, what is there of it goes: a later line may succeed.
+    fn append(&mut self, line: &str) {
+        match self.file.write_all(line.as_bytes()) {
+            Ok(()) => self.whole += line.len() as u64,
+            Err(error) => {
+                if self.missing == 0 {
+                    self.why = error.to_string();
+                }
+                self.missing += 1;
+                // What cannot be removed is still the last line, unless a later line is written whole.
+                let _ = self.file.set_len(self.whole);
+            }
+        }
+    }
 }
 
 /// What this program simulates. Another build of the same sources gives the same numbers.
@@ -80,8 +106,24 @@ impl Store {
         if whole == 0 {
             writeln!(file, "{}", serde_json::to_string(&head()).expect("plain data")).map_err(fail)?;
         }
-        store.file = Some((path.to_owned(), Mutex::new(file)));
+        let whole = file.metadata().map_err(fail)?.len();
+        let written = Written { file, whole, missing: 0, why: String::new() };
+        store.file = Some((path.to_owned(), Mutex::new(written)));
         Ok(store)
+    }
+
+    /// After all runs: an error if one of them is not in the file.
+    pub fn check(&self) -> Result<()> {
+        let Some((path, written)) = &self.file else { return Ok(()) };
+        let written = written.lock().expect("no thread panics while it holds the mutex");
+        if written.missing == 0 {
+            return Ok(());
+        }
+        let Written { missing, why, .. } = &*written;
+        Err(Failure::new(format!(
+            "--state {}: {missing} of the runs could not be written: {why}",
+            path.display()
+        )))
     }
 
     /// Reads a file; how many of its bytes are whole lines. If the program was ended while it wrote, the last line is none.
@@ -133,15 +175,11 @@ impl Store {
                 took,
             },
         };
-        if let Some((path, file)) = &self.file {
+        if let Some((_, written)) = &self.file {
             let mut text = serde_json::to_string(&line).expect("plain data");
             text.push('\n');
             // One write for each line: it is there as a whole, or is the last.
-            let written =
-                file.lock().expect("no thread panics while it holds the mutex").write_all(text.as_bytes());
-            if let Err(error) = written {
-                output::say(&format!("--state {}: {error}", path.display()));
-            }
+            written.lock().expect("no thread panics while it holds the mutex").append(&text);
         }
         line.into()
     }
@@ -186,6 +224,22 @@ mod tests {
         assert_eq!((after.rate, after.fairness, &after.extra), (before.rate, before.fairness, &before.extra));
         assert_eq!(again.get("two").unwrap().as_ref().unwrap_err(), "broken");
         assert!(again.get("three").is_none());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_written_is_an_error_in_the_end() {
+        let path = scratch("full");
+        let mut store = Store::open(Some(&path), &[]).unwrap();
+        store.put("one", Ok(run(1.0)), 0.5).unwrap();
+        assert!(store.check().is_ok());
+        // From now on each write fails.
+        let (_, written) = store.file.as_mut().unwrap();
+        written.get_mut().unwrap().file = File::open(&path).unwrap();
+        store.put("two", Ok(run(2.0)), 0.5).unwrap();
+        store.put("three", Ok(run(3.0)), 0.5).unwrap();
+        let error = store.check().unwrap_err();
+        assert!(error.status == 1 && error.message.contains("2 of the runs"), "{}", error.message);
         std::fs::remove_file(path).unwrap();
     }
 

@@ -69,7 +69,9 @@ pub fn text(document: &Document) -> String {
     let interrupted =
         if document.interrupted.is_some() { "Interrupted; what was found until then:\n\n" } else { "" };
     let here = document.here().map_or(String::new(), |sentence| format!("{sentence}\n\n"));
-    format!("{interrupted}{}\n\n{here}{}\n", table.trim_fmt(), document.summary())
+    let failures: String =
+        document.failures.iter().map(|failure| format!("FAILED in the space: {failure}\n")).collect();
+    format!("{interrupted}{}\n\n{here}{}\n{failures}", table.trim_fmt(), document.summary())
 }
 
 /// In how much of the space a claim holds, and what decides.

@@ -5,7 +5,7 @@ pub mod sweep;
 
 use crate::measure::json::About;
 use crate::measure::options::{self, Common};
-use crate::measure::plan::Limits;
+use crate::measure::plan::{Limits, Plan};
 use crate::measure::{Part, finish, list, suite};
 use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
@@ -129,7 +129,11 @@ pub fn simulate(options: &Options) -> Result<i32> {
     };
     let mut parts = Vec::new();
     let machine = format!("{} ({} CPUs, simulated): {}", profile.name, profile.cpus(), profile.summary);
-    for plan in suite::plans(common, &limits)? {
+    let plans = suite::plans(common, &limits)?;
+    if plans.iter().any(Plan::is_far) && profile.topology.sockets < 2 {
+        return Err(Failure::usage(format!("home=remote needs two sockets, and {} has one", profile.name)));
+    }
+    for plan in plans {
         let measured = options.seconds.unwrap_or(Duration::from_micros(plan.workload.simulated_us));
         let how = How {
             options: simulation(options),

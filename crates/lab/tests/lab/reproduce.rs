@@ -78,6 +78,10 @@ fn wrong_arguments_get_one_line_and_2() {
     assert!(message.contains("bueso-mcs"), "all ids are named: {message}");
 
     let scratch = scratch("reproduce-refused");
+    let measurements = scratch.join("measurements");
+    let ignored = output(&["reproduce", "--only", CHEAP, "--measurements", measurements.to_str().unwrap()]);
+    assert_eq!(ignored.status.code(), Some(2), "only the claim `simulator` uses them");
+    assert!(stderr(&ignored).contains("`simulator`") && !measurements.exists(), "{}", stderr(&ignored));
     let file = scratch.join("file");
     std::fs::write(&file, "not a directory").unwrap();
     let below = file.join("report");
@@ -246,11 +250,50 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
         let refused = output(&["reproduce", "--only", CHEAP, "--state", &at("x.jsonl"), wrong[0], wrong[1]]);
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
     }
+    // A shard prints no answers, so it has nothing to write there.
+    for ignored in ["--json", "--markdown", "--report", "--measurements"] {
+        let only = ["reproduce", "--only", CHEAP, "--shard", "1/2", "--state", &at("x.jsonl")];
+        let refused = output(&[&only[..], &[ignored, &at("ignored")]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{ignored}: {}", stderr(&refused));
+    }
     let alone = output(&["reproduce", "--only", CHEAP, "--shard", "1/2"]);
     assert_eq!(alone.status.code(), Some(2), "a shard needs a file: {}", stderr(&alone));
     let other = output(&["reproduce", "--only", CHEAP, "--merge", &at("one.md")]);
     assert_eq!(other.status.code(), Some(2));
     assert!(stderr(&other).contains("not a file of simulated runs"), "{}", stderr(&other));
+}
+
+/// A file that has no room for all lines ends after a whole one, so the run can be resumed.
+#[test]
+fn a_shard_whose_runs_are_not_all_written_fails() {
+    let scratch = scratch("reproduce-full");
+    let state = scratch.join("state.jsonl");
+    let state = state.to_str().unwrap();
+    let shard = [
+        "reproduce",
+        "--only",
+        CHEAP,
+        "--seconds",
+        "0.0002",
+        "--runs",
+        "1",
+        "--shard",
+        "1/1",
+        "--state",
+        state,
+    ];
+    // No file may grow beyond 2 blocks, of 512 or 1024 bytes.
+    let limited = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh", super::COMMAND])
+        .args(shard)
+        .output()
+        .unwrap();
+    let message = stderr(&limited);
+    assert_eq!(limited.status.code(), Some(1), "{message}{}", stdout(&limited));
+    assert!(message.contains("could not be written"), "{message}");
+    assert!(std::fs::read_to_string(state).unwrap().ends_with("}\n"));
+    let resumed = output(&shard);
+    assert_eq!(resumed.status.code(), Some(0), "{}", stderr(&resumed));
 }
 
 #[test]

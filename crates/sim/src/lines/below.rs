@@ -1,7 +1,8 @@
 //! What lies below the cores: which lines have to leave their caches, where those come from that no core has, and how long they
 //! wait for others on the way. With a profile that has no limits, memory alone.
 
-use super::line::ones;
+use super::caches::Caches;
+use super::line::{Line, ones};
 use super::{Lines, Requester};
 use crate::events::Time;
 use crate::topology::{Place, Topology};
@@ -32,14 +33,16 @@ impl Lines {
         let lines = &mut self.lines;
         let Some(left) = caches.use_private(core, number) else { return };
         lines[left as usize].leave(topology, core);
-        let cluster = topology.cluster_of(core);
-        let Some(left) = caches.put_shared(cluster, left, lines.len()) else { return };
-        let line = &mut lines[left as usize];
-        line.cached &= !(1 << cluster);
-        if line.modified && line.is_nowhere() {
-            line.modified = false;
-            // Nobody waits for what is written back, but it takes its time there.
-            caches.at_memory(line.home, now);
+        if caches.keeps_shared() {
+            put_shared(caches, lines, topology.cluster_of(core), left, now);
+        } else if caches.must_keep_shared(lines.len()) {
+            caches.keep_shared();
+            // All that is there already, and `left`.
+            for number in 0..lines.len() as u32 {
+                for cluster in ones(lines[number as usize].cached) {
+                    put_shared(caches, lines, cluster, number, now);
+                }
+            }
         }
     }
 
@@ -88,5 +91,17 @@ impl Lines {
     /// How long a line that comes from a core of another node waits for others on the link.
     pub(super) fn on_the_link(&mut self, from: u16, to: u16, now: Time) -> Time {
         self.caches.as_mut().map_or(0, |caches| caches.at_link(from, to, now))
+    }
+}
+
+/// A cluster's shared cache gets a line, and another may have to leave it for that.
+fn put_shared(caches: &mut Caches, lines: &mut [Line], cluster: u16, number: u32, now: Time) {
+    let Some(left) = caches.put_shared(cluster, number) else { return };
+    let line = &mut lines[left as usize];
+    line.cached &= !(1 << cluster);
+    if line.modified && line.is_nowhere() {
+        line.modified = false;
+        // Nobody waits for what is written back, but it takes its time there.
+        caches.at_memory(line.home, now);
     }
 }

@@ -136,14 +136,22 @@ impl Caches {
         self.private.touch(core.into(), line).filter(|left| *left != NONE)
     }
 
-    /// A cluster's shared cache gets a line, one of so many. What had to leave it.
-    pub(super) fn put_shared(&mut self, cluster: u16, line: u32, lines: usize) -> Option<u32> {
-        if !self.shared.is_kept() {
-            if lines <= self.shared.quarter() {
-                return None;
-            }
-            self.shared.keep(self.clusters);
-        }
+    /// Whether account is kept of shared caches.
+    pub(super) fn keeps_shared(&self) -> bool {
+        self.shared.is_kept()
+    }
+
+    /// Whether it has to be, with so many lines.
+    pub(super) fn must_keep_shared(&self, lines: usize) -> bool {
+        lines > self.shared.quarter()
+    }
+
+    pub(super) fn keep_shared(&mut self) {
+        self.shared.keep(self.clusters);
+    }
+
+    /// A cluster's shared cache gets a line. What had to leave it.
+    pub(super) fn put_shared(&mut self, cluster: u16, line: u32) -> Option<u32> {
         self.shared.touch(cluster.into(), line).filter(|left| *left != NONE)
     }
 

@@ -1,6 +1,6 @@
 //! The part of a profile that limits caches, memory and links.
 
-use super::{Number, Shape};
+use super::{MAX_CLUSTERS, Number, Shape};
 use serde::{Deserialize, Serialize};
 
 /// How much caches hold and how fast memory is (the rules are in `lines/caches.rs`). Without it caches and links have no limit.
@@ -61,8 +61,8 @@ impl Memory {
                 return Err(format!("{field} must be at least 0.01 (gigabytes a second)"));
             }
         }
-        if shape.sockets * shape.clusters > 64 {
-            return Err("memory needs a machine of at most 64 clusters".into());
+        if shape.sockets * shape.clusters > MAX_CLUSTERS {
+            return Err(format!("memory needs a machine of at most {MAX_CLUSTERS} clusters"));
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ impl Workload for Alternator {
         locks: Locks::RwLock,
         parameters: &[],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 5_000,
     };

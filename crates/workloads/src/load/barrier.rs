@@ -120,6 +120,7 @@ impl Workload for Barrier {
             help: "average computation between barriers",
         }],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 10_000,
     };

@@ -171,6 +171,7 @@ impl Workload for Condvar {
             },
         ],
         threads: Threads::Each(&[1, 4, 16, 64]),
+        all_threads: |threads| threads + 1,
         log_threads: true,
         simulated_us: 10_000,
     };

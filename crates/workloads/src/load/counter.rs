@@ -57,6 +57,7 @@ impl Workload for Counter {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 10_000,
     };

@@ -116,6 +116,7 @@ impl Workload for FileSections {
             },
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -132,6 +132,7 @@ impl Workload for HashTable {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 20_000,
     };

@@ -250,6 +250,7 @@ impl TableWorkload for HashtableStrategies {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 2_000,
     };

@@ -51,6 +51,7 @@ impl Workload for Interference {
             },
         ],
         threads: Threads::Exactly(64),
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 2_000,
     };

@@ -181,6 +181,7 @@ impl Workload for Interpreter {
             },
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -50,6 +50,7 @@ impl Workload for LockPerNode {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 2_000,
     };

@@ -53,6 +53,7 @@ impl Workload for LockTorture {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -34,6 +34,7 @@ impl Workload for Mmap {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -40,6 +40,7 @@ impl Workload for Oversubscribe {
             },
         ],
         threads: Threads::PerCpu(&[1, 2, 4, 8, 16]),
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 40_000,
     };

@@ -55,6 +55,7 @@ impl Workload for PageFault {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

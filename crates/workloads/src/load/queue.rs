@@ -162,6 +162,7 @@ impl Workload for Queue {
             },
         ],
         threads: Threads::Each(&[1, 4, 16]),
+        all_threads: |threads| 2 * threads,
         log_threads: true,
         simulated_us: 10_000,
     };

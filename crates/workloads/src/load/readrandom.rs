@@ -61,6 +61,7 @@ impl Workload for ReadRandom {
             help: "average time of the read itself",
         }],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: false,
         simulated_us: 10_000,
     };

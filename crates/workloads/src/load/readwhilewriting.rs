@@ -93,6 +93,7 @@ impl Workload for ReadWhileWriting {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads + 1,
         log_threads: true,
         simulated_us: 10_000,
     };

@@ -55,6 +55,7 @@ impl Workload for RwBench {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 50_000,
     };

@@ -57,6 +57,7 @@ impl CopyWorkload for Snapshot {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 5_000,
     };

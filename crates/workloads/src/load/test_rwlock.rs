@@ -47,6 +47,7 @@ impl Workload for TestRwLock {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads + 1,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -103,6 +103,7 @@ impl Workload for ThreadPool {
             },
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

@@ -23,6 +23,7 @@ impl Workload for Wc {
         locks: Locks::RwLock,
         parameters: &map_reduce::parameters("60ns", "64"),
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 10_000,
     };

@@ -67,6 +67,7 @@ impl Workload for WorkingSet {
             },
         ],
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 40_000,
     };

@@ -23,6 +23,7 @@ impl Workload for WrMem {
         locks: Locks::RwLock,
         parameters: &map_reduce::parameters("30ns", "16"),
         threads: Threads::UpToCpus,
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 10_000,
     };

@@ -42,6 +42,7 @@ impl Workload for YieldInside {
             },
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
+        all_threads: |threads| threads,
         log_threads: true,
         simulated_us: 20_000,
     };

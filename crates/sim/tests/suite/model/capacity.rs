@@ -86,6 +86,24 @@ fn what_does_not_fit_comes_from_the_shared_cache_and_then_from_memory() {
     );
 }
 
+/// Account of a shared cache is kept only when there are many lines. Those that are in it by then leave it like all others.
+#[test]
+fn what_is_in_the_shared_cache_from_the_beginning_leaves_it() {
+    let memory = pages(64);
+    let mut profile = small(1, 1);
+    let limits = profile.memory.as_mut().expect("it has one");
+    (limits.private, limits.shared) = (number(1.0), number(64.0));
+    play(
+        &profile,
+        &exact(),
+        vec![&|| {
+            walk(&memory, 64 * PER_PAGE);
+            let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
+            assert_eq!(timed(|| first.load(Relaxed)), 80);
+        }],
+    );
+}
+
 #[test]
 fn a_line_that_left_is_in_the_shared_cache_of_its_cluster() {
     let memory = pages(2);
@@ -117,6 +135,29 @@ fn a_line_that_left_is_in_the_shared_cache_of_its_cluster() {
     let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 17];
     (bodies[0], bodies[1], bodies[8], bodies[16]) = (&filled, &here, &beside, &beyond);
     play(&small(2, 2), &exact(), bodies);
+}
+
+/// A copy in a private cache of another socket does not keep a core from the shared cache of its own.
+#[test]
+fn the_own_shared_cache_is_nearer_than_a_copy_on_another_socket() {
+    let memory = pages(2);
+    let first = || each(&memory, 2 * PER_PAGE).next().expect("there are 128");
+    let here = || {
+        walk(&memory, 2 * PER_PAGE);
+        at(40_000);
+        assert_eq!(timed(|| first().load(Relaxed)), 130, "from the other socket, which had it alone");
+        // Now both have it, and it leaves the private cache.
+        walk(&memory, 2 * PER_PAGE);
+        assert_eq!(timed(|| first().load(Relaxed)), 20);
+    };
+    let there = || {
+        at(30_000);
+        assert_eq!(timed(|| first().load(Relaxed)), 100);
+    };
+    let nothing = || ();
+    let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 9];
+    (bodies[0], bodies[8]) = (&here, &there);
+    play(&small(2, 1), &exact(), bodies);
 }
 
 #[test]

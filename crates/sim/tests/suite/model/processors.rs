@@ -73,6 +73,32 @@ fn a_spinner_makes_room_for_the_one_it_waits_for() {
     assert!((expected..expected + 100).contains(&report.simulated_ns), "{}", report.simulated_ns);
 }
 
+/// A thread that has queued while another thread spun gets the processor when the other thread's quantum is over, whether the spin has
+/// succeeded or has timed out.
+#[test]
+fn a_thread_that_has_spun_is_preempted_at_the_end_of_its_quantum() {
+    for looks in [30_000, 16_000] {
+        let (x, ran) = (line(), Cell::new(0));
+        let sleeper = || {
+            Sim::doze(50_000);
+            ran.set(now());
+        };
+        let storer = || {
+            work(100_000);
+            x.0.store(1, Relaxed);
+            work(3_000_000);
+        };
+        let spinner = || {
+            // A look takes 5 ns.
+            assert_eq!(Sim::spin_for(&x.0, Relaxed, looks, |value| value == 1).is_some(), looks == 30_000);
+            work(1_000_000);
+        };
+        // The sleeper and the spinner have processor 0.
+        play(&machine((1, 1, 2, 1)), &exact(), vec![&sleeper, &storer, &spinner]);
+        assert!((100_000..110_000).contains(&ran.get()), "{looks}: {}", ran.get());
+    }
+}
+
 #[test]
 fn two_hardware_threads_slow_each_other_down() {
     let body = || work(1000);
