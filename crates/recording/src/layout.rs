@@ -58,7 +58,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// The first eight bytes of a file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LWRECORD");
 /// The version of the layout. A reader refuses files of other versions.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The state of a record that is complete.
 pub const READY: u32 = 1;
@@ -241,6 +241,9 @@ pub struct Counters {
 /// Holders that an object distinguishes; one more is for all others together.
 pub const HOLDERS: usize = 7;
 
+/// Of the holders that have been charged for a long section without having been known before, an object keeps so many.
+pub const LATE: usize = 4;
+
 /// A lock, condition variable or semaphore.
 #[repr(C, align(64))]
 pub struct Object {
@@ -256,7 +259,7 @@ pub struct Object {
     pub waiting: AtomicU32,
     /// When the first of the threads that wait now came.
     pub first_waiter: AtomicU64,
-    /// Odd while a thread writes the fields from here to `holder_nanos`.
+    /// Odd while a thread writes the fields from here to `late_since`.
     pub account: AtomicU32,
     /// The stack of the present holder, if it acquired the lock while threads waited; else 0.
     pub holder: AtomicU32,
@@ -272,6 +275,12 @@ pub struct Object {
     pub holders: [AtomicU32; HOLDERS + 1],
     /// How long each held the lock while threads waited. The last one is for all others.
     pub holder_nanos: [AtomicU64; HOLDERS + 1],
+    /// For the recorder: how many holders have been charged for a section of which no waiter could know while it lasted.
+    pub late: AtomicU32,
+    /// For the recorder: the stacks of the last of these. Number *n* is at the index *n* modulo [`LATE`].
+    pub late_holders: [AtomicU32; LATE],
+    /// For the recorder: from when on each of these was charged.
+    pub late_since: [AtomicU64; LATE],
     /// The totals, without what is in the tables of threads.
     pub counters: Counters,
 }
@@ -590,7 +599,7 @@ pub struct Table {
 
 const _: () = {
     assert!(size_of::<Entry>() == 64 && size_of::<Tally>() == 40 && size_of::<Table>() == 5376);
-    assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 384 && size_of::<Header>() <= 4096);
+    assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 448 && size_of::<Header>() <= 4096);
     // The recorder reads these together.
     assert!(core::mem::offset_of!(Object, waiting) / 64 == core::mem::offset_of!(Object, last) / 64);
 };

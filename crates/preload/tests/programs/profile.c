@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -389,6 +389,47 @@ static void starved(void)
     }
     pthread_rwlock_unlock(&rwlock);
     pthread_join(writer, NULL);
+}
+
+// Of two threads, each holds a mutex for a moment again and again, and now and then for a millisecond. A third one waits.
+static uint64_t rare_until;
+
+SITE(often)(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < 100; i++)
+        sink = i;
+    pthread_mutex_unlock(&mutex);
+}
+
+SITE(rarely)(void)
+{
+    pthread_mutex_lock(&mutex);
+    uint64_t start = now();
+    sleep_ms(1);
+    uint64_t end = now();
+    pthread_mutex_unlock(&mutex);
+    note(&mutex, start, end, SITE_rarely, 1);
+}
+
+static void *rare_thread(void *number)
+{
+    unsigned random = 1 + (unsigned)(long)number;
+    while (now() < rare_until) {
+        if (number == NULL) {
+            victim();
+            usleep(300);
+            continue;
+        }
+        random = random * 1103515245u + 12345u;
+        if ((random >> 16) % 200)
+            often();
+        else
+            rarely();
+        for (int i = 0; i < 100; i++)
+            sink = i;
+    }
+    return NULL;
 }
 
 // Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
@@ -842,6 +883,10 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "inside")) {
         parallel(6, inside_thread);
         printf("count 6 readers\n");
+        report();
+    } else if (!strcmp(mode, "rare")) {
+        rare_until = now() + 600000000;
+        parallel(3, rare_thread);
         report();
     } else if (!strcmp(mode, "writers")) {
         parallel(4, writing_thread);

@@ -200,6 +200,16 @@ fn chains_of_locks() {
     }
 }
 
+/// Of two threads, each holds the lock for a moment two hundred times, and then for a millisecond. The long sections cause nearly all
+/// waiting, and each of them is found.
+#[test]
+fn rare_long_holds_among_short_ones() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex()] {
+        run(&Setting::new(mutex, "glibc"), &program, "rare", |run| near_truth(run, "victim", "rarely"));
+    }
+}
+
 /// Where a lock goes next, and how many readers are inside.
 #[test]
 fn successions_and_readers() {

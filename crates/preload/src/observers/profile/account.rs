@@ -10,7 +10,9 @@
 //! A waiter comes in the middle of some holder's part. It notes how much of that part is already over, and subtracts it from
 //! that holder's difference. The holder is known if it acquired the lock while threads waited: then its stack is in the
 //! object. Otherwise it is the first holder since threads wait. Its stack comes into the object when it releases the lock,
-//! and stays until no thread waits.
+//! and stays until no thread waits. Or its section is a free one ([`fast`](super::fast)), which pays only if it was long. The object
+//! keeps the last [`LATE`] payments for such sections, with their beginnings. The first of them after a waiter came tells whether
+//! the waiter came in the middle of that section.
 //!
 //! The fields of the account have a lock, which only threads take that write them: holders, while threads wait. A thread that
 //! does not get it in time drops what it wanted to write. A waiter reads the fields as in a sequence lock.
@@ -18,13 +20,13 @@
 use super::{file, filter, objects};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::*, fence};
-use latchwork_recording::layout::{HOLDERS, Object, cause};
+use latchwork_recording::layout::{HOLDERS, LATE, Object, cause};
 
 /// Rounds that a thread waits for the lock of an account, or for a consistent copy. The lock is held for some 20
 /// instructions.
 const PATIENCE: u32 = 200;
 
-/// In [`Object::holder`]: no thread holds the lock. (0: the holder's stack is not known.)
+/// In [`Object::holder`]: no thread holds the lock, or a thread that need not pay. (0: the holder's stack is not known.)
 const FREE: u32 = u32::MAX;
 
 /// The account at some moment.
@@ -35,6 +37,24 @@ pub(super) struct Snapshot {
     /// How much of the present holder's part is over, and that holder; 0 if it is not known yet.
     over: u64,
     holder: u32,
+    /// When it was taken.
+    at: u64,
+    /// [`Object::late`], and what is known of these holders.
+    late: u32,
+    late_holders: [u32; LATE],
+    late_since: [u64; LATE],
+}
+
+/// What a holder says of its section when it releases the lock.
+pub(super) struct Payment {
+    /// Its stack.
+    pub(super) site: u32,
+    /// When it acquired the lock; 0: that is not known, and was before threads waited.
+    pub(super) since: u64,
+    pub(super) now: u64,
+    pub(super) read: bool,
+    /// The section stands for 2 to this power sections that are not paid.
+    pub(super) weight: u8,
 }
 
 /// The parts of a wait.
@@ -68,7 +88,16 @@ pub(super) fn arrive(object: &Object, address: usize, now: u64) -> Snapshot {
 
 /// A copy of the account.
 fn snapshot(object: &Object, now: u64) -> Snapshot {
-    let mut copy = Snapshot { holders: [0; _], nanos: [0; _], over: 0, holder: FREE };
+    let mut copy = Snapshot {
+        holders: [0; _],
+        nanos: [0; _],
+        over: 0,
+        holder: FREE,
+        at: now,
+        late: 0,
+        late_holders: [0; _],
+        late_since: [0; _],
+    };
     for _ in 0..PATIENCE {
         let version = object.account.load(Acquire);
         if version & 1 == 0 {
@@ -79,6 +108,11 @@ fn snapshot(object: &Object, now: u64) -> Snapshot {
             copy.holder = object.holder.load(Relaxed);
             let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
             copy.over = if copy.holder == FREE { 0 } else { now.saturating_sub(from) };
+            copy.late = object.late.load(Relaxed);
+            for index in 0..LATE {
+                copy.late_holders[index] = object.late_holders[index].load(Relaxed);
+                copy.late_since[index] = object.late_since[index].load(Relaxed);
+            }
             fence(Acquire);
             if object.account.load(Relaxed) == version {
                 return copy;
@@ -114,9 +148,14 @@ pub(super) fn leave(
     let slot_of = |parts: &Parts, holder: u32| {
         parts.holders[..HOLDERS].iter().position(|other| *other == holder && holder != 0).unwrap_or(HOLDERS)
     };
-    if before.over != 0 {
-        let slot = slot_of(&parts, resolve(before.holder));
-        parts.nanos[slot] = parts.nanos[slot].saturating_sub(before.over);
+    let (mut holder, mut over) = (resolve(before.holder), before.over);
+    if before.holder == FREE && (1..=LATE as u32).contains(&after.late.wrapping_sub(before.late)) {
+        let first = before.late as usize % LATE;
+        (holder, over) = (after.late_holders[first], before.at.saturating_sub(after.late_since[first]));
+    }
+    if over != 0 {
+        let slot = slot_of(&parts, holder);
+        parts.nanos[slot] = parts.nanos[slot].saturating_sub(over);
     }
     // The present holder has not paid yet. If it is not known, nor is that part.
     if !got && after.over != 0 && after.holder != 0 {
@@ -165,16 +204,25 @@ pub(super) fn take(object: &Object, site: u32, now: u64, read: bool) {
     });
 }
 
-/// A holder is about to release the lock. It pays for its part, as often as this stands for parts that are not paid: 2 to the
-/// power of `weight`. (The part of a reader is all the time since another one paid, and stands for itself.)
-pub(super) fn pay(object: &Object, site: u32, now: u64, read: bool, weight: u8) {
+/// A holder is about to release the lock. It pays for its part, as often as this stands for parts that are not paid. (The part
+/// of a reader is all the time since another one paid, and stands for itself.)
+pub(super) fn pay(object: &Object, payment: &Payment) {
+    let &Payment { site, since, now, read, weight } = payment;
     let waiting = object.waiting.load(Relaxed) != 0;
     if !waiting {
         object.holder.store(0, Relaxed);
         return;
     }
     locked(object, || {
-        let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
+        let mut from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
+        if object.holder.load(Relaxed) == FREE {
+            // A free section, of which the account did not know.
+            from = from.max(since);
+            let late = object.late.load(Relaxed);
+            object.late_holders[late as usize % LATE].store(site, Relaxed);
+            object.late_since[late as usize % LATE].store(from, Relaxed);
+            object.late.store(late.wrapping_add(1), Relaxed);
+        }
         let part = now.saturating_sub(from) << if read { 0 } else { weight % 64 };
         let slot = object.holders[..HOLDERS]
             .iter()

@@ -86,6 +86,13 @@ unsafe fn acquire_long_way(
     attempt: impl Fn() -> c_int,
     mut block: impl FnMut() -> c_int,
 ) -> c_int {
+    if fast::count_free(call, origin) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { counted_too_early(call, result, block) },
+        };
+    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -130,6 +137,23 @@ unsafe fn acquire_with(
 #[inline(always)]
 pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
     if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { attempt_long_way(call, None, || result) },
+        };
+    }
+    // SAFETY: the caller's object is live.
+    unsafe { attempt_free(call, origin, attempt) }
+}
+
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn attempt_free(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
+    if fast::count_free(call, origin) {
         return match attempt() {
             0 => 0,
             // SAFETY: the caller's object is live.
@@ -208,6 +232,10 @@ pub(super) unsafe fn acquired(
         }
     } else {
         entry.depth.store(call.depth(), Relaxed);
+    }
+    if entry.open.load(Relaxed) == 0 {
+        // A free section may have left when it began.
+        entry.held_since.store(0, Relaxed);
     }
     entry.site.store(site as u16, Relaxed);
     entry.caller.store(origin.caller as u64, Relaxed);

@@ -10,10 +10,10 @@
 use super::acquire::acquired;
 use super::below::{BELOW, over};
 use super::calls::{Call, Origin, got};
-use super::entries::{FREE, bump, bump_short};
+use super::entries::{bump, bump_short};
 use super::file::record;
 use super::lifetimes::{destroy, made};
-use super::release::{released, releasing};
+use super::release::{Debt, released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
 use super::{clock, filter, live, objects};
@@ -119,9 +119,10 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
-        let free = mutex.entry.depth.swap(0, Relaxed) == FREE;
+        let depth = mutex.entry.depth.swap(0, Relaxed);
         let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
-        let held = releasing(local, mutex, false, seen && !free && mutex.object.is_some());
+        let debt = if seen { Debt::of(mutex, depth) } else { Debt::Nothing };
+        let held = releasing(local, mutex, false, debt);
         released(local, mutex.entry, sleep.mutex.addr(), &held);
     }
     sleep.start = clock::now();
