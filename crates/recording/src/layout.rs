@@ -49,8 +49,8 @@
 //! # Causes of a wait
 //!
 //! A wait is divided among the successive holders during the wait, each known by its stack. What remains is *handover*: no
-//! thread held the lock. For readers of a rwlock, each piece of the time goes to the reader that left at the end of the
-//! piece; that reader held the lock during all of it.
+//! thread held the lock. Readers of a rwlock hold it at the same time. Then each piece of the time goes to one of them: to the
+//! first that leaves, as far as it held the lock.
 
 use crate::histogram::BUCKETS;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -275,6 +275,8 @@ pub struct Object {
     pub holders: [AtomicU32; HOLDERS + 1],
     /// How long each held the lock while threads waited. The last one is for all others.
     pub holder_nanos: [AtomicU64; HOLDERS + 1],
+    /// For the recorder: how much of the time before `charged_until`, while threads waited, no reader has been charged for.
+    pub uncharged: AtomicU64,
     /// For the recorder: how many holders have been charged for a section of which no waiter could know while it lasted.
     pub late: AtomicU32,
     /// For the recorder: the stacks of the last of these. Number *n* is at the index *n* modulo [`LATE`].

@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -428,6 +428,54 @@ static void *rare_thread(void *number)
             rarely();
         for (int i = 0; i < 100; i++)
             sink = i;
+    }
+    return NULL;
+}
+
+// One reader holds a rwlock for 50 ms at a time, another one for a moment again and again. A writer waits for the first one.
+static int scans_over;
+
+SITE(scanning)(void)
+{
+    pthread_rwlock_rdlock(&rwlock);
+    uint64_t start = now();
+    sleep_ms(50);
+    uint64_t end = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, end, SITE_scanning, 1);
+}
+
+SITE(looking)(void)
+{
+    pthread_rwlock_rdlock(&rwlock);
+    sink = 1;
+    pthread_rwlock_unlock(&rwlock);
+}
+
+SITE(updating)(void)
+{
+    uint64_t start = now();
+    pthread_rwlock_wrlock(&rwlock);
+    uint64_t got = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, got, SITE_updating, 0);
+}
+
+static void *scan_thread(void *number)
+{
+    if (number == NULL) {
+        for (int i = 0; i < 12; i++) {
+            sleep_ms(10);
+            updating();
+        }
+        __atomic_store_n(&scans_over, 1, __ATOMIC_RELAXED);
+    }
+    while (!__atomic_load_n(&scans_over, __ATOMIC_RELAXED)) {
+        if ((long)number == 1)
+            scanning();
+        else
+            looking();
+        usleep((long)number == 1 ? 5000 : 50);
     }
     return NULL;
 }
@@ -887,6 +935,9 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "rare")) {
         rare_until = now() + 600000000;
         parallel(3, rare_thread);
+        report();
+    } else if (!strcmp(mode, "scan")) {
+        parallel(3, scan_thread);
         report();
     } else if (!strcmp(mode, "writers")) {
         parallel(4, writing_thread);

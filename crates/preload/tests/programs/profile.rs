@@ -210,6 +210,19 @@ fn rare_long_holds_among_short_ones() {
     }
 }
 
+/// A reader that stays for long is blamed for the writer's waits, and not those that come and go meanwhile.
+#[test]
+fn a_long_reader_among_short_ones() {
+    let Some(program) = program() else { return };
+    for rwlock in ["glibc", "bravo-2d-glibc"] {
+        run(&Setting::new("glibc", rwlock), &program, "scan", |run| {
+            near_truth(run, "updating", "scanning")?;
+            let (looking, all) = (run.found("updating", "looking"), run.times["wait"]);
+            (looking <= all / 10).then_some(()).ok_or_else(|| format!("looking: {looking} ns of {all} ns"))
+        });
+    }
+}
+
 /// Where a lock goes next, and how many readers are inside.
 #[test]
 fn successions_and_readers() {

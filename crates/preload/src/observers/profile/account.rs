@@ -14,6 +14,10 @@
 //! keeps the last [`LATE`] payments for such sections, with their beginnings. The first of them after a waiter came tells whether
 //! the waiter came in the middle of that section.
 //!
+//! Readers of a rwlock hold it at the same time. A reader that leaves is charged for the time since it came, as far as no other
+//! reader has been charged for that. The rest stays open ([`Object::uncharged`]), for a reader that came earlier and leaves later.
+//! So a reader that comes and goes while another one stays is charged for its own moment only.
+//!
 //! The fields of the account have a lock, which only threads take that write them: holders, while threads wait. A thread that
 //! does not get it in time drops what it wanted to write. A waiter reads the fields as in a sequence lock.
 
@@ -28,6 +32,8 @@ const PATIENCE: u32 = 200;
 
 /// In [`Object::holder`]: no thread holds the lock, or a thread that need not pay. (0: the holder's stack is not known.)
 const FREE: u32 = u32::MAX;
+/// In [`Object::holder`]: readers hold the lock, or the last holder was a reader. In [`Object::first_holder`]: the first ones were.
+const READERS: u32 = u32::MAX - 3;
 
 /// The account at some moment.
 #[derive(Clone, Copy)]
@@ -70,6 +76,7 @@ pub(super) fn arrive(object: &Object, address: usize, now: u64) -> Snapshot {
     let begin = || {
         object.first_waiter.fetch_max(now, Relaxed);
         object.first_holder.store(0, Relaxed);
+        object.uncharged.store(0, Relaxed);
     };
     let others = object.waiting.load(Relaxed);
     if others == 0 {
@@ -107,7 +114,8 @@ fn snapshot(object: &Object, now: u64) -> Snapshot {
             }
             copy.holder = object.holder.load(Relaxed);
             let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
-            copy.over = if copy.holder == FREE { 0 } else { now.saturating_sub(from) };
+            let open = now.saturating_sub(from) + object.uncharged.load(Relaxed);
+            copy.over = if copy.holder == FREE { 0 } else { open };
             copy.late = object.late.load(Relaxed);
             for index in 0..LATE {
                 copy.late_holders[index] = object.late_holders[index].load(Relaxed);
@@ -154,11 +162,15 @@ pub(super) fn leave(
         (holder, over) = (after.late_holders[first], before.at.saturating_sub(after.late_since[first]));
     }
     if over != 0 {
-        let slot = slot_of(&parts, holder);
+        // Which of the readers was charged for that is not known. Most probably it is the one with the largest part.
+        let slot = match holder {
+            READERS => (0..=HOLDERS).max_by_key(|slot| parts.nanos[*slot]).unwrap_or(HOLDERS),
+            holder => slot_of(&parts, holder),
+        };
         parts.nanos[slot] = parts.nanos[slot].saturating_sub(over);
     }
     // The present holder has not paid yet. If it is not known, nor is that part.
-    if !got && after.over != 0 && after.holder != 0 {
+    if !got && after.over != 0 && ![0, READERS].contains(&after.holder) {
         let empty = || parts.holders[..HOLDERS].iter().position(|other| *other == 0);
         let slot = match slot_of(&parts, after.holder) {
             HOLDERS => empty().unwrap_or(HOLDERS),
@@ -179,7 +191,9 @@ pub(super) fn leave(
     filter::unwatch(address);
     if last && !got {
         // The next holder may acquire the lock without writing here.
-        let _ = object.holder.compare_exchange(FREE, 0, Relaxed, Relaxed);
+        for known in [FREE, READERS] {
+            let _ = object.holder.compare_exchange(known, 0, Relaxed, Relaxed);
+        }
     }
     parts
 }
@@ -188,7 +202,7 @@ pub(super) fn leave(
 pub(super) fn take(object: &Object, site: u32, now: u64, read: bool) {
     let holder = object.holder.load(Relaxed);
     // Other readers may hold the lock, and none is the one holder.
-    let site = if read { 0 } else { site };
+    let site = if read { READERS } else { site };
     if object.waiting.load(Relaxed) == 0 {
         if holder != 0 {
             object.holder.store(0, Relaxed);
@@ -201,11 +215,11 @@ pub(super) fn take(object: &Object, site: u32, now: u64, read: bool) {
     locked(object, || {
         object.holder.store(site, Relaxed);
         object.charged_until.fetch_max(now, Relaxed);
+        object.uncharged.store(0, Relaxed);
     });
 }
 
-/// A holder is about to release the lock. It pays for its part, as often as this stands for parts that are not paid. (The part
-/// of a reader is all the time since another one paid, and stands for itself.)
+/// A holder is about to release the lock. It pays for its part, as often as this stands for parts that are not paid.
 pub(super) fn pay(object: &Object, payment: &Payment) {
     let &Payment { site, since, now, read, weight } = payment;
     let waiting = object.waiting.load(Relaxed) != 0;
@@ -215,7 +229,8 @@ pub(super) fn pay(object: &Object, payment: &Payment) {
     }
     locked(object, || {
         let mut from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
-        if object.holder.load(Relaxed) == FREE {
+        let holder = object.holder.load(Relaxed);
+        if holder == FREE || holder == READERS && !read {
             // A free section, of which the account did not know.
             from = from.max(since);
             let late = object.late.load(Relaxed);
@@ -223,7 +238,18 @@ pub(super) fn pay(object: &Object, payment: &Payment) {
             object.late_since[late as usize % LATE].store(from, Relaxed);
             object.late.store(late.wrapping_add(1), Relaxed);
         }
-        let part = now.saturating_sub(from) << if read { 0 } else { weight % 64 };
+        let present = now.saturating_sub(from);
+        let mut part = present << (weight % 64);
+        let uncharged = if read { object.uncharged.load(Relaxed) } else { 0 };
+        if read {
+            let own = since.max(object.first_waiter.load(Relaxed));
+            let held = match from.checked_sub(own) {
+                Some(earlier) => present + earlier.min(uncharged),
+                None => now.saturating_sub(own),
+            };
+            part = (held << (weight % 64)).min(present + uncharged);
+        }
+        object.uncharged.store((present + uncharged).saturating_sub(part), Relaxed);
         let slot = object.holders[..HOLDERS]
             .iter()
             .position(|holder| [0, site].contains(&holder.load(Relaxed)))
@@ -231,10 +257,10 @@ pub(super) fn pay(object: &Object, payment: &Payment) {
         object.holders[slot].store(if slot < HOLDERS { site } else { cause::OTHERS }, Relaxed);
         object.holder_nanos[slot].fetch_add(part, Relaxed);
         if object.holder.load(Relaxed) == 0 && object.first_holder.load(Relaxed) == 0 {
-            object.first_holder.store(site, Relaxed);
+            object.first_holder.store(if read { READERS } else { site }, Relaxed);
         }
         object.charged_until.fetch_max(now, Relaxed);
-        object.holder.store(if read { 0 } else { FREE }, Relaxed);
+        object.holder.store(if read { READERS } else { FREE }, Relaxed);
     });
 }
 

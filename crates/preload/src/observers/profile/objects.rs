@@ -220,6 +220,7 @@ fn clear(object: &Object) {
     object.holder.store(0, Relaxed);
     object.charged_until.store(0, Relaxed);
     object.first_holder.store(0, Relaxed);
+    object.uncharged.store(0, Relaxed);
     object.late.store(0, Relaxed);
     object.last.store(0, Relaxed);
 }
