@@ -273,8 +273,13 @@ pub struct Object {
     pub last: AtomicU64,
     /// The stacks of the holders.
     pub holders: [AtomicU32; HOLDERS + 1],
-    /// How long each held the lock while threads waited. The last one is for all others.
+    /// How long each held the lock while threads waited. The last one is for all others, among them those whose place was given
+    /// to another one.
     pub holder_nanos: [AtomicU64; HOLDERS + 1],
+    /// For the recorder: how often each place was given to another holder.
+    pub replaced: [AtomicU8; HOLDERS],
+    /// For the recorder: what each holder has been charged for lately, in microseconds.
+    pub recent: [AtomicU32; HOLDERS],
     /// For the recorder: how much of the time before `charged_until`, while threads waited, no reader has been charged for.
     pub uncharged: AtomicU64,
     /// For the recorder: how many holders have been charged for a section of which no waiter could know while it lasted.

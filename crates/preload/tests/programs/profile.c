@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -480,6 +480,30 @@ static void *scan_thread(void *number)
     return NULL;
 }
 
+// Many call paths take the lock a few times, and then one holds it again and again.
+SITE(branch)(int depth)
+{
+    if (depth)
+        branch(depth - 1);
+    else {
+        uint64_t start = lock(SITE_branch);
+        usleep(500);
+        uint64_t end = now();
+        unlock();
+        note(&mutex, start, end, SITE_branch, 1);
+    }
+    sink = depth;
+}
+
+static void *paths_thread(void *unused)
+{
+    for (int i = 0; i < 20; i++)
+        branch(i % 10);
+    for (int i = 0; i < 8; i++)
+        culprit();
+    return unused;
+}
+
 // Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
 static long taken;
 static int busy_rounds;
@@ -938,6 +962,9 @@ int main(int argc, char **argv)
         report();
     } else if (!strcmp(mode, "scan")) {
         parallel(3, scan_thread);
+        report();
+    } else if (!strcmp(mode, "paths")) {
+        parallel(2, paths_thread);
         report();
     } else if (!strcmp(mode, "writers")) {
         parallel(4, writing_thread);

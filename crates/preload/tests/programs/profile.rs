@@ -210,6 +210,15 @@ fn rare_long_holds_among_short_ones() {
     }
 }
 
+/// A holder that comes after many others is told apart from them.
+#[test]
+fn a_culprit_behind_many_call_paths() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex()] {
+        run(&Setting::new(mutex, "glibc"), &program, "paths", |run| near_truth(run, "culprit", "culprit"));
+    }
+}
+
 /// A reader that stays for long is blamed for the writer's waits, and not those that come and go meanwhile.
 #[test]
 fn a_long_reader_among_short_ones() {

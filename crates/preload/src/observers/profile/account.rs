@@ -7,6 +7,9 @@
 //! ([`arrive`]), and subtracts them when it has the lock ([`leave`]): the difference says how much of its wait each holder
 //! caused, over any number of handovers. What remains is handover.
 //!
+//! If there are more holders, a new one takes the place of the one that caused the least waiting lately, whose sum goes to that of
+//! all others. A waiter sees by [`Object::replaced`] that a place has been given to another holder.
+//!
 //! A waiter comes in the middle of some holder's part. It notes how much of that part is already over, and subtracts it from
 //! that holder's difference. The holder is known if it acquired the lock while threads waited: then its stack is in the
 //! object. Otherwise it is the first holder since threads wait. Its stack comes into the object when it releases the lock,
@@ -40,6 +43,7 @@ const READERS: u32 = u32::MAX - 3;
 pub(super) struct Snapshot {
     holders: [u32; HOLDERS + 1],
     nanos: [u64; HOLDERS + 1],
+    replaced: [u8; HOLDERS],
     /// How much of the present holder's part is over, and that holder; 0 if it is not known yet.
     over: u64,
     holder: u32,
@@ -98,6 +102,7 @@ fn snapshot(object: &Object, now: u64) -> Snapshot {
     let mut copy = Snapshot {
         holders: [0; _],
         nanos: [0; _],
+        replaced: [0; _],
         over: 0,
         holder: FREE,
         at: now,
@@ -111,6 +116,9 @@ fn snapshot(object: &Object, now: u64) -> Snapshot {
             for index in 0..=HOLDERS {
                 copy.holders[index] = object.holders[index].load(Relaxed);
                 copy.nanos[index] = object.holder_nanos[index].load(Relaxed);
+            }
+            for index in 0..HOLDERS {
+                copy.replaced[index] = object.replaced[index].load(Relaxed);
             }
             copy.holder = object.holder.load(Relaxed);
             let from = object.charged_until.load(Relaxed).max(object.first_waiter.load(Relaxed));
@@ -149,8 +157,12 @@ pub(super) fn leave(
     };
     let mut parts = Parts { holders: after.holders, nanos: [0; _] };
     for index in 0..=HOLDERS {
-        // A slot is given to a stack once, and keeps it.
         parts.nanos[index] = after.nanos[index].wrapping_sub(before.nanos[index]);
+    }
+    for index in (0..HOLDERS).filter(|index| after.replaced[*index] != before.replaced[*index]) {
+        // The sum that the place had when the wait began is in the last one now.
+        parts.nanos[index] = after.nanos[index];
+        parts.nanos[HOLDERS] = parts.nanos[HOLDERS].wrapping_sub(before.nanos[index]);
     }
     parts.holders[HOLDERS] = cause::OTHERS;
     let slot_of = |parts: &Parts, holder: u32| {
@@ -253,15 +265,38 @@ pub(super) fn pay(object: &Object, payment: &Payment) {
         let slot = object.holders[..HOLDERS]
             .iter()
             .position(|holder| [0, site].contains(&holder.load(Relaxed)))
-            .unwrap_or(HOLDERS);
-        object.holders[slot].store(if slot < HOLDERS { site } else { cause::OTHERS }, Relaxed);
+            .unwrap_or_else(|| replace(object));
+        object.holders[slot].store(site, Relaxed);
         object.holder_nanos[slot].fetch_add(part, Relaxed);
+        // A part of less than a microsecond counts, too.
+        let more = (part / 1000).clamp(1, u64::from(u32::MAX)) as u32;
+        object.recent[slot].store(object.recent[slot].load(Relaxed).saturating_add(more), Relaxed);
         if object.holder.load(Relaxed) == 0 && object.first_holder.load(Relaxed) == 0 {
             object.first_holder.store(if read { READERS } else { site }, Relaxed);
         }
         object.charged_until.fetch_max(now, Relaxed);
         object.holder.store(if read { READERS } else { FREE }, Relaxed);
     });
+}
+
+/// Makes room for a holder, in place of the one that caused the least waiting lately. The caller has the lock of the account.
+///
+/// What counts as lately: with each such change, all lose a sixteenth. So a holder that causes no waiting any more loses its place
+/// after some hundred changes, however much it has caused before.
+#[cold]
+fn replace(object: &Object) -> usize {
+    let recent = |slot: &usize| object.recent[*slot].load(Relaxed);
+    let least = (0..HOLDERS).min_by_key(recent).unwrap_or(0);
+    for other in &object.recent {
+        let recent = other.load(Relaxed);
+        other.store(recent - recent.div_ceil(16), Relaxed);
+    }
+    object.recent[least].store(0, Relaxed);
+    let replaced = &object.replaced[least];
+    replaced.store(replaced.load(Relaxed).wrapping_add(1), Relaxed);
+    let nanos = object.holder_nanos[least].swap(0, Relaxed);
+    object.holder_nanos[HOLDERS].fetch_add(nanos, Relaxed);
+    least
 }
 
 /// Runs `change` under the lock of the account.
