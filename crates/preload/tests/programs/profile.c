@@ -650,6 +650,34 @@ static void *boss_thread(void *number)
     return NULL;
 }
 
+// Threads that all wait for one event, and then hold the mutex one after another.
+static int events;
+
+static void *herd_thread(void *number)
+{
+    if (number == NULL) {
+        for (int i = 0; i < 10; i++) {
+            sleep_ms(50);
+            pthread_mutex_lock(&mutex);
+            events++;
+            pthread_cond_broadcast(&cond);
+            pthread_mutex_unlock(&mutex);
+        }
+        return NULL;
+    }
+    pthread_mutex_lock(&mutex);
+    for (int seen = 0; seen < 10; seen = events) {
+        while (events == seen) {
+            uint64_t start = now();
+            pthread_cond_wait(&cond, &mutex);
+            idle += now() - start;
+        }
+        sleep_ms(5);
+    }
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
 // A producer and a consumer.
 static sem_t semaphore;
 static int interruptions;
@@ -997,6 +1025,9 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "pool")) {
         parallel(5, boss_thread);
         printf("time %lu idle\ncount 20 notifications\n", idle);
+    } else if (!strcmp(mode, "herd")) {
+        parallel(6, herd_thread);
+        printf("time %lu idle\n", idle);
     } else if (!strcmp(mode, "sem") || !strcmp(mode, "interrupted")) {
         sem_init(&semaphore, 0, 0);
         if (*mode == 'i') {

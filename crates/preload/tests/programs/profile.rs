@@ -414,6 +414,30 @@ fn waits_for_conditions_are_kept_apart() {
     }
 }
 
+/// A wait for a condition ends when the thread begins to wait for its mutex, as far as the recorder sees that.
+#[test]
+fn a_mutex_that_is_taken_again_after_a_condition() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex()] {
+        let check = |run: &Run| {
+            let asleep = sum(run.only(), Kind::Condvar, |class| class.counters.wait_nanos);
+            let again = sum(run.only(), Kind::Mutex, |class| class.counters.relock_nanos);
+            let both = run.times["idle"];
+            eprintln!("{mutex}: {asleep} ns asleep, {again} ns for the mutex, {both} ns in truth");
+            about(asleep + again, both, 50, "waits for the condition and for the mutex")?;
+            if mutex == "glibc" {
+                assert_eq!(again, 0);
+            } else if again < both / 10 {
+                return Err(format!("{again} ns of {both} ns only were spent on the mutex"));
+            }
+            let sleeps: u64 = run.only().threads.iter().map(|thread| thread.sleep_nanos).sum();
+            assert_eq!(sleeps, asleep);
+            Ok(())
+        };
+        run(&Setting::new(mutex, "glibc"), &program, "herd", check);
+    }
+}
+
 /// Locks have the names that the program gives them, and locks of `latchwork.h` are recorded too.
 #[test]
 fn names_and_locks_of_their_own() {

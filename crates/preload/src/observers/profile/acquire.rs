@@ -518,6 +518,7 @@ fn waited(
     if waiting.relocks {
         counters().relocks.fetch_add(1, Relaxed);
         counters().relock_nanos.fetch_add(nanos, Relaxed);
+        local.relock_nanos += nanos;
     } else {
         if let Some(spun) = spun {
             counters().timed_nanos.fetch_add(nanos * u64::from(weight), Relaxed);

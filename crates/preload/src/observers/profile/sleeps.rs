@@ -5,7 +5,7 @@
 //! If glibc serves mutexes, its `pthread_cond_wait` releases and takes the mutex without a call that the layer sees. So the
 //! layer takes the mutex for released from the call on, and for taken again when the call returns. What the thread waited
 //! for the mutex then is a part of its wait for the condition. This library's own condition variable goes through the
-//! layer, so that part is counted apart (`relocks`).
+//! layer, so that part is counted apart (`relocks`), and is not in the wait for the condition.
 
 use super::acquire::acquired;
 use super::below::{BELOW, over};
@@ -127,6 +127,7 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     }
     sleep.start = clock::now();
     sleep.session = local.session();
+    local.relock_nanos = 0;
     waits::begin(local, 0, entry.class.load(Relaxed), sleep.waiter, sleep.start);
 }
 
@@ -157,7 +158,8 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     const TIMED_OUT: c_int = 4;
     let late = matches!(result, ETIMEDOUT | TIMED_OUT);
     if result == 0 || late {
-        slept(local, kind::CONDVAR, sleep, end, late);
+        let until = end.saturating_sub(core::mem::take(&mut local.relock_nanos));
+        slept(local, kind::CONDVAR, sleep, until, late);
     }
     result
 }
