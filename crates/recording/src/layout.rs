@@ -489,7 +489,8 @@ pub struct Thread {
     pub tid: AtomicU32,
     /// Its name when it first used a lock; zeroes behind it.
     pub name: [AtomicU8; 16],
-    /// When it first used a lock.
+    /// When it was started, or the recording began; up to 10 ms later, because the kernel counts that in ticks. If the kernel does not
+    /// tell it, when the thread first used a lock.
     pub started: AtomicU64,
     /// When it was last seen in a call that read the clock.
     pub seen: AtomicU64,

@@ -678,6 +678,19 @@ static void *herd_thread(void *number)
     return NULL;
 }
 
+// Threads that work for long before they take their first lock.
+static uint64_t lived;
+
+static void *newcomer_thread(void *unused)
+{
+    uint64_t start = now();
+    sleep_ms(700);
+    pthread_mutex_lock(&mutex);
+    lived += now() - start;
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+
 // A producer and a consumer.
 static sem_t semaphore;
 static int interruptions;
@@ -1028,6 +1041,9 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "herd")) {
         parallel(6, herd_thread);
         printf("time %lu idle\n", idle);
+    } else if (!strcmp(mode, "newcomers")) {
+        parallel(3, newcomer_thread);
+        printf("time %lu lived\n", lived);
     } else if (!strcmp(mode, "sem") || !strcmp(mode, "interrupted")) {
         sem_init(&semaphore, 0, 0);
         if (*mode == 'i') {

@@ -438,6 +438,20 @@ fn a_mutex_that_is_taken_again_after_a_condition() {
     }
 }
 
+/// A thread's life begins when it starts, and not with its first lock call.
+#[test]
+fn threads_that_lock_late() {
+    let Some(program) = program() else { return };
+    let check = |run: &Run| {
+        let threads = &run.only().threads;
+        assert!(threads.len() == 3 && threads.iter().all(|thread| thread.started >= run.only().started));
+        let lived: u64 = threads.iter().map(|thread| thread.ended - thread.started).sum();
+        eprintln!("{lived} ns recorded, {} in truth", run.times["lived"]);
+        about(lived, run.times["lived"], 0, "the lives of threads")
+    };
+    run(&Setting::new("glibc", "glibc"), &program, "newcomers", check);
+}
+
 /// Locks have the names that the program gives them, and locks of `latchwork.h` are recorded too.
 #[test]
 fn names_and_locks_of_their_own() {

@@ -275,7 +275,7 @@ pub struct Thread {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// When it first used a lock.
+    /// When it was started, or the recording began.
     pub started: u64,
     /// When it ended. If that is not known: the end of the process, or the thread's last sign of life in a process that was
     /// killed.

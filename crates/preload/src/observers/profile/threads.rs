@@ -7,7 +7,7 @@
 
 use super::chance::Chance;
 use super::entries;
-use super::file::{append, record};
+use super::file::{append, header, record};
 use super::homes::{self, Home, Shared};
 use super::objects::{self, Found};
 use super::sampling::Rates;
@@ -288,7 +288,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
     let thread = record::<Thread>(thread_index);
     let now = clock::now();
     thread.tid.store(tid, Relaxed);
-    thread.started.store(now, Relaxed);
+    thread.started.store(clock::thread_start(now).max(header().started), Relaxed);
     thread.seen.store(now, Relaxed);
     let mut name = [0_u8; 16];
     // SAFETY: the kernel writes 16 bytes.
