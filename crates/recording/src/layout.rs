@@ -224,7 +224,7 @@ pub struct Counters {
     pub read_samples: AtomicU64,
     /// The most readers that were seen inside at the same time. A look at all threads' tables finds them, now and then.
     pub most_readers: AtomicU64,
-    /// How long those waits were of which the CPU time was measured: a sample.
+    /// How long those waits were of which the CPU time was measured: a sample. Each counts as often as it stands for.
     pub timed_nanos: AtomicU64,
     /// The CPU time of those. The thread was spinning then; during the rest it slept, or waited for a CPU.
     pub spun_nanos: AtomicU64,

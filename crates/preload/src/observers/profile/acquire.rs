@@ -11,7 +11,8 @@ use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{EBUSY, ETIMEDOUT, c_int};
 
-/// Of a thread's waits that are looked at closely, the first so many have their CPU time measured, and then one in so many.
+/// Of a thread's waits that are looked at closely, the first so many have their CPU time measured, and then one in so many, which
+/// stands for as many.
 const TIMED: u32 = 8;
 /// See [`TIMED`].
 const TIMED_PERIOD: u32 = 16;
@@ -463,7 +464,10 @@ fn wait_closely(
     let mut timed = None;
     if weight != 0 {
         local.waits = local.waits.saturating_add(1);
-        timed = (local.waits <= TIMED || local.chance.one_in(TIMED_PERIOD)).then(clock::cpu_time);
+        let stands_for = if local.waits <= TIMED { 1 } else { TIMED_PERIOD };
+        if stands_for == 1 || local.chance.one_in(TIMED_PERIOD) {
+            timed = Some((stands_for, clock::cpu_time()));
+        }
     }
     if weight > 1 {
         // The account knows only those that look closely.
@@ -472,7 +476,7 @@ fn wait_closely(
     let before = object.filter(|_| weight != 0).map(|object| arrive(object, call.address, waiting.start));
     let ready = clock::now();
     let (result, end) = waiting.wait(local, call, block);
-    let spun = timed.map(|before| clock::cpu_time().saturating_sub(before));
+    let spun = timed.map(|(stands_for, before)| (stands_for, clock::cpu_time().saturating_sub(before)));
     let Some(end) = end else { return result };
     if end.saturating_sub(ready) < AT_ONCE {
         // The lock became free while this function looked closely. How long the thread would have waited is not known.
@@ -482,7 +486,7 @@ fn wait_closely(
 }
 
 /// A wait has ended. `before`: the account when it began, if the thread looks closely; `spun`: its CPU time, if that was
-/// measured.
+/// measured, and for how many waits that are looked at closely it stands.
 #[cold]
 #[inline(never)]
 fn waited(
@@ -491,7 +495,7 @@ fn waited(
     waiting: &Waiting,
     end: u64,
     before: Option<&Snapshot>,
-    spun: Option<u64>,
+    spun: Option<(u32, u64)>,
     result: c_int,
 ) -> c_int {
     let &Waiting { object, mut site, free, weight, .. } = waiting;
@@ -520,9 +524,10 @@ fn waited(
         counters().relock_nanos.fetch_add(nanos, Relaxed);
         local.relock_nanos += nanos;
     } else {
-        if let Some(spun) = spun {
-            counters().timed_nanos.fetch_add(nanos * u64::from(weight), Relaxed);
-            counters().spun_nanos.fetch_add(spun.min(nanos) * u64::from(weight), Relaxed);
+        if let Some((stands_for, spun)) = spun {
+            let all = u64::from(weight) * u64::from(stands_for);
+            counters().timed_nanos.fetch_add(nanos * all, Relaxed);
+            counters().spun_nanos.fetch_add(spun.min(nanos) * all, Relaxed);
         }
         let wait = Wait { waiter: site, ..waiting.ended(end) };
         waits::note(local, 0, &wait, parts.as_ref());
