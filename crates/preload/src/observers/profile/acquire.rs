@@ -186,8 +186,7 @@ unsafe fn attempt_long_way(call: Call, origin: Option<Origin>, attempt: impl Fn(
         // SAFETY: the caller's object is live.
         unsafe { acquired(local, place, call, origin, site, filter) };
     } else if result == EBUSY {
-        let failed = &place.entry.failed;
-        failed.store(failed.load(Relaxed).saturating_add(1), Relaxed);
+        entries::count_failed(place.entry);
     }
     result
 }
@@ -296,7 +295,7 @@ fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
     place.entry.weight.store(weight, Relaxed);
     place.entry.held_since.store(now, Relaxed);
     local.open(place.entry);
-    entries::flush_reads(place.entry);
+    entries::flush_short(place.entry);
     live::look(now);
 }
 
@@ -322,6 +321,7 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.weight.store(weight, Relaxed);
     entry.held_since.store(now, Relaxed);
     is_measured(entry);
+    entries::flush_short(entry);
     local.open(place.entry);
     take(object, known(site), now, call.is_read());
 }

@@ -10,7 +10,7 @@
 use super::acquire::acquired;
 use super::below::{BELOW, over};
 use super::calls::{Call, Origin, got};
-use super::entries::{bump, bump_short};
+use super::entries::{self, bump, bump_short};
 use super::file::record;
 use super::lifetimes::{destroy, made};
 use super::release::{Debt, released, releasing};
@@ -233,6 +233,7 @@ fn told(kind: u32, address: usize) {
         && let Some(entry) = local.entry(kind, address)
     {
         bump_short(&entry.reads);
+        entries::flush_short(entry);
     }
 }
 
@@ -298,7 +299,7 @@ unsafe extern "C" fn sem_trywait(s: *mut Sem) -> c_int {
         if got(result) {
             bump(&entry.acquisitions);
         } else {
-            entry.failed.store(entry.failed.load(Relaxed).saturating_add(1), Relaxed);
+            entries::count_failed(entry);
         }
     }
     result
