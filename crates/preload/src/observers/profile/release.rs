@@ -46,7 +46,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
         return release_waited(local, entry, address, is_reading(depth), below);
     }
     let Some(place) = local.known_place(kind, address) else { return below() };
-    let Place { entry, object } = place;
+    let entry = place.entry;
     let depth = entry.depth.load(Relaxed);
     let read = is_reading(depth);
     // SAFETY: the caller's object is live.
