@@ -116,33 +116,18 @@ pub(super) fn take_back(local: &mut Local, address: usize, read: bool) -> Origin
     Origin { caller: entry.caller.load(Relaxed) as usize, slot: entry.slot.load(Relaxed) as usize }
 }
 
+/// Whether a section of so many nanoseconds pays for itself, and only for itself.
+pub(super) fn is_long(nanos: u64) -> bool {
+    nanos > PAY_PERIOD
+}
+
 /// Whether the release of a lock has nothing to record.
 #[inline(always)]
 pub(super) fn is_nothing_to_release(address: usize) -> bool {
     match threads::known(Current::get()) {
-        Some(local) => local.attention == 0 && (!filter::is_watched(address) || is_free(local, address)),
+        Some(local) => local.attention == 0 && !filter::is_watched(address),
         None => false,
     }
-}
-
-/// Whether the thread holds the lock without having to pay.
-#[cold]
-#[inline(never)]
-fn is_free(local: &Local, address: usize) -> bool {
-    local.session() == session::number() && local.shared.entries.of(address).is_some_and(pays_nothing)
-}
-
-/// Whether the thread that has this entry holds the lock in a section that is free, and short.
-#[cold]
-#[inline(never)]
-fn pays_nothing(entry: &'static Entry) -> bool {
-    entries::is_free(entry.depth.load(Relaxed))
-        && !is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed)))
-}
-
-/// Whether a section of so many nanoseconds pays for itself, and only for itself.
-pub(super) fn is_long(nanos: u64) -> bool {
-    nanos > PAY_PERIOD
 }
 
 /// As [`is_nothing_to_release`], of a rwlock. Then it notes that a reader has left.
@@ -153,7 +138,24 @@ pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
         return false;
     }
     let Some(entry) = local.shared.entries.of(address) else { return false };
-    if filter::is_watched(address) && !pays_nothing(entry) {
+    if filter::is_watched(address) {
+        return false;
+    }
+    entry.depth.store(0, Relaxed);
+    true
+}
+
+/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short.
+/// Then it notes that the thread has released the lock.
+pub(super) fn is_short_and_free(address: usize) -> bool {
+    let Some(local) = threads::known(Current::get()) else { return false };
+    if local.attention != 0 || local.session() != session::number() {
+        return false;
+    }
+    let Some(entry) = local.shared.entries.of(address) else { return false };
+    if !entries::is_free(entry.depth.load(Relaxed))
+        || is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed)))
+    {
         return false;
     }
     entry.depth.store(0, Relaxed);

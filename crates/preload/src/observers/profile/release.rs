@@ -37,6 +37,9 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
 #[inline(never)]
 unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
     let (kind, address) = (call.kind(), call.address);
+    if fast::is_short_and_free(address) {
+        return below();
+    }
     let Some(local) = &mut threads::current() else { return below() };
     if local.waited_for == address
         && !filter::is_watched(address)
