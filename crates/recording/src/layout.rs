@@ -273,8 +273,8 @@ pub struct Object {
     pub last: AtomicU64,
     /// The stacks of the holders.
     pub holders: [AtomicU32; HOLDERS + 1],
-    /// How long each held the lock while threads waited. The last one is for all others, among them those whose place was given
-    /// to another one.
+    /// How long each stack held the lock while threads waited. The last sum is for all other stacks, and for those whose place was
+    /// given to another stack.
     pub holder_nanos: [AtomicU64; HOLDERS + 1],
     /// For the recorder: how often each place was given to another holder.
     pub replaced: [AtomicU8; HOLDERS],

@@ -7,8 +7,8 @@
 //! ([`arrive`]), and subtracts them when it has the lock ([`leave`]): the difference says how much of its wait each holder
 //! caused, over any number of handovers. What remains is handover.
 //!
-//! If there are more holders, a new one takes the place of the one that caused the least waiting lately, whose sum goes to that of
-//! all others. A waiter sees by [`Object::replaced`] that a place has been given to another holder.
+//! If an object has more holders, a new stack takes the place of the stack that caused the least waiting lately. The old stack's sum
+//! goes to that of all others. A waiter sees by [`Object::replaced`] that a place has been given to another stack.
 //!
 //! A waiter comes in the middle of some holder's part. It notes how much of that part is already over, and subtracts it from
 //! that holder's difference. The holder is known if it acquired the lock while threads waited: then its stack is in the

@@ -119,7 +119,7 @@ pub(super) enum Debt {
 }
 
 impl Debt {
-    /// That of the thread that has this entry, whose depth has been `depth`.
+    /// The debt of the thread that has this entry. `depth`: the entry's depth while the thread held the lock.
     pub(super) fn of(place: Place, depth: u8) -> Self {
         let Place { entry, object: Some(object) } = place else { return Debt::Nothing };
         let waited_for = object.waiting.load(Relaxed) != 0;
