@@ -32,6 +32,8 @@ mod live;
 mod memory;
 #[path = "programs/profile.rs"]
 mod profile;
+#[path = "programs/profile_blame.rs"]
+mod profile_blame;
 /// What the tests of recordings share.
 #[path = "programs/recorded.rs"]
 mod recorded;

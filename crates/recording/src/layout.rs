@@ -49,8 +49,8 @@
 //! # Causes of a wait
 //!
 //! A wait is divided among the successive holders during the wait, each known by its stack. What remains is *handover*: no
-//! thread held the lock. For readers of a rwlock, each piece of the time goes to the reader that left at the end of the
-//! piece; that reader held the lock during all of it.
+//! thread held the lock. Readers of a rwlock hold it at the same time. Then each piece of the time goes to one of them: to the
+//! first that leaves, as far as it held the lock.
 
 use crate::histogram::BUCKETS;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -58,7 +58,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// The first eight bytes of a file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LWRECORD");
 /// The version of the layout. A reader refuses files of other versions.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The state of a record that is complete.
 pub const READY: u32 = 1;
@@ -227,7 +227,7 @@ pub struct Counters {
     pub read_samples: AtomicU64,
     /// The most readers that were seen inside at the same time. A look at all threads' tables finds them, now and then.
     pub most_readers: AtomicU64,
-    /// How long those waits were of which the CPU time was measured: a sample.
+    /// How long those waits were of which the CPU time was measured: a sample. Each counts as often as it stands for.
     pub timed_nanos: AtomicU64,
     /// The CPU time of those. The thread was spinning then; during the rest it slept, or waited for a CPU.
     pub spun_nanos: AtomicU64,
@@ -244,6 +244,9 @@ pub struct Counters {
 /// Holders that an object distinguishes; one more is for all others together.
 pub const HOLDERS: usize = 7;
 
+/// Of the holders that have been charged for a long section without having been known before, an object keeps so many.
+pub const LATE: usize = 4;
+
 /// A lock, condition variable or semaphore.
 #[repr(C, align(64))]
 pub struct Object {
@@ -259,7 +262,7 @@ pub struct Object {
     pub waiting: AtomicU32,
     /// When the first of the threads that wait now came.
     pub first_waiter: AtomicU64,
-    /// Odd while a thread writes the fields from here to `holder_nanos`.
+    /// Odd while a thread writes the fields from here to `late_since`.
     pub account: AtomicU32,
     /// The stack of the present holder, if it acquired the lock while threads waited; else 0.
     pub holder: AtomicU32,
@@ -273,8 +276,21 @@ pub struct Object {
     pub last: AtomicU64,
     /// The stacks of the holders.
     pub holders: [AtomicU32; HOLDERS + 1],
-    /// How long each held the lock while threads waited. The last one is for all others.
+    /// How long each stack held the lock while threads waited. The last sum is for all other stacks, and for those whose place was
+    /// given to another stack.
     pub holder_nanos: [AtomicU64; HOLDERS + 1],
+    /// For the recorder: how often each place was given to another holder.
+    pub replaced: [AtomicU8; HOLDERS],
+    /// For the recorder: what each holder has been charged for lately, in microseconds.
+    pub recent: [AtomicU32; HOLDERS],
+    /// For the recorder: how much of the time before `charged_until`, while threads waited, no reader has been charged for.
+    pub uncharged: AtomicU64,
+    /// For the recorder: how many holders have been charged for a section of which no waiter could know while it lasted.
+    pub late: AtomicU32,
+    /// For the recorder: the stacks of the last of these. Number *n* is at the index *n* modulo [`LATE`].
+    pub late_holders: [AtomicU32; LATE],
+    /// For the recorder: from when on each of these was charged.
+    pub late_since: [AtomicU64; LATE],
     /// The totals, without what is in the tables of threads.
     pub counters: Counters,
 }
@@ -476,7 +492,8 @@ pub struct Thread {
     pub tid: AtomicU32,
     /// Its name when it first used a lock; zeroes behind it.
     pub name: [AtomicU8; 16],
-    /// When it first used a lock.
+    /// When it was started, or the recording began; up to 10 ms later, because the kernel counts that in ticks. If the kernel does not
+    /// tell it, when the thread first used a lock.
     pub started: AtomicU64,
     /// When it was last seen in a call that read the clock.
     pub seen: AtomicU64,
@@ -593,7 +610,7 @@ pub struct Table {
 
 const _: () = {
     assert!(size_of::<Entry>() == 64 && size_of::<Tally>() == 40 && size_of::<Table>() == 5376);
-    assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 384 && size_of::<Header>() <= 4096);
+    assert!(size_of::<Stack>() == 256 && size_of::<Object>() == 448 && size_of::<Header>() <= 4096);
     // The recorder reads these together.
     assert!(core::mem::offset_of!(Object, waiting) / 64 == core::mem::offset_of!(Object, last) / 64);
 };

@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -391,6 +391,119 @@ static void starved(void)
     pthread_join(writer, NULL);
 }
 
+// Of two threads, each holds a mutex for a moment again and again, and now and then for a millisecond. A third one waits.
+static uint64_t rare_until;
+
+SITE(often)(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < 100; i++)
+        sink = i;
+    pthread_mutex_unlock(&mutex);
+}
+
+SITE(rarely)(void)
+{
+    pthread_mutex_lock(&mutex);
+    uint64_t start = now();
+    sleep_ms(1);
+    uint64_t end = now();
+    pthread_mutex_unlock(&mutex);
+    note(&mutex, start, end, SITE_rarely, 1);
+}
+
+static void *rare_thread(void *number)
+{
+    unsigned random = 1 + (unsigned)(long)number;
+    while (now() < rare_until) {
+        if (number == NULL) {
+            victim();
+            usleep(300);
+            continue;
+        }
+        random = random * 1103515245u + 12345u;
+        if ((random >> 16) % 200)
+            often();
+        else
+            rarely();
+        for (int i = 0; i < 100; i++)
+            sink = i;
+    }
+    return NULL;
+}
+
+// One reader holds a rwlock for 50 ms at a time, another one for a moment again and again. A writer waits for the first one.
+static int scans_over;
+
+SITE(scanning)(void)
+{
+    pthread_rwlock_rdlock(&rwlock);
+    uint64_t start = now();
+    sleep_ms(50);
+    uint64_t end = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, end, SITE_scanning, 1);
+}
+
+SITE(looking)(void)
+{
+    pthread_rwlock_rdlock(&rwlock);
+    sink = 1;
+    pthread_rwlock_unlock(&rwlock);
+}
+
+SITE(updating)(void)
+{
+    uint64_t start = now();
+    pthread_rwlock_wrlock(&rwlock);
+    uint64_t got = now();
+    pthread_rwlock_unlock(&rwlock);
+    note(&rwlock, start, got, SITE_updating, 0);
+}
+
+static void *scan_thread(void *number)
+{
+    if (number == NULL) {
+        for (int i = 0; i < 12; i++) {
+            sleep_ms(10);
+            updating();
+        }
+        __atomic_store_n(&scans_over, 1, __ATOMIC_RELAXED);
+    }
+    while (!__atomic_load_n(&scans_over, __ATOMIC_RELAXED)) {
+        if ((long)number == 1)
+            scanning();
+        else
+            looking();
+        usleep((long)number == 1 ? 5000 : 50);
+    }
+    return NULL;
+}
+
+// Many call paths take the lock a few times, and then one holds it again and again.
+SITE(branch)(int depth)
+{
+    if (depth)
+        branch(depth - 1);
+    else {
+        uint64_t start = lock(SITE_branch);
+        usleep(500);
+        uint64_t end = now();
+        unlock();
+        note(&mutex, start, end, SITE_branch, 1);
+    }
+    sink = depth;
+}
+
+static void *paths_thread(void *unused)
+{
+    for (int i = 0; i < 20; i++)
+        branch(i % 10);
+    for (int i = 0; i < 8; i++)
+        culprit();
+    return unused;
+}
+
 // Threads that take a lock as fast as they can: most of their waits are short, and only a part of them is looked at closely.
 static long taken;
 static int busy_rounds;
@@ -535,6 +648,47 @@ static void *boss_thread(void *number)
             pthread_cond_signal(&cond);
     }
     return NULL;
+}
+
+// Threads that all wait for one event, and then hold the mutex one after another.
+static int events;
+
+static void *herd_thread(void *number)
+{
+    if (number == NULL) {
+        for (int i = 0; i < 10; i++) {
+            sleep_ms(50);
+            pthread_mutex_lock(&mutex);
+            events++;
+            pthread_cond_broadcast(&cond);
+            pthread_mutex_unlock(&mutex);
+        }
+        return NULL;
+    }
+    pthread_mutex_lock(&mutex);
+    for (int seen = 0; seen < 10; seen = events) {
+        while (events == seen) {
+            uint64_t start = now();
+            pthread_cond_wait(&cond, &mutex);
+            idle += now() - start;
+        }
+        sleep_ms(5);
+    }
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+// Threads that work for long before they take their first lock.
+static uint64_t lived;
+
+static void *newcomer_thread(void *unused)
+{
+    uint64_t start = now();
+    sleep_ms(700);
+    pthread_mutex_lock(&mutex);
+    lived += now() - start;
+    pthread_mutex_unlock(&mutex);
+    return unused;
 }
 
 // A producer and a consumer.
@@ -843,6 +997,16 @@ int main(int argc, char **argv)
         parallel(6, inside_thread);
         printf("count 6 readers\n");
         report();
+    } else if (!strcmp(mode, "rare")) {
+        rare_until = now() + 600000000;
+        parallel(3, rare_thread);
+        report();
+    } else if (!strcmp(mode, "scan")) {
+        parallel(3, scan_thread);
+        report();
+    } else if (!strcmp(mode, "paths")) {
+        parallel(2, paths_thread);
+        report();
     } else if (!strcmp(mode, "writers")) {
         parallel(4, writing_thread);
     } else if (!strcmp(mode, "busy")) {
@@ -874,6 +1038,12 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "pool")) {
         parallel(5, boss_thread);
         printf("time %lu idle\ncount 20 notifications\n", idle);
+    } else if (!strcmp(mode, "herd")) {
+        parallel(6, herd_thread);
+        printf("time %lu idle\n", idle);
+    } else if (!strcmp(mode, "newcomers")) {
+        parallel(3, newcomer_thread);
+        printf("time %lu lived\n", lived);
     } else if (!strcmp(mode, "sem") || !strcmp(mode, "interrupted")) {
         sem_init(&semaphore, 0, 0);
         if (*mode == 'i') {

@@ -164,6 +164,21 @@ pub(crate) fn program() -> Option<PathBuf> {
     compile("profile.c", &format!("profile-{}", NEXT.fetch_add(1, Ordering::Relaxed)), &[])
 }
 
+/// Whether what a holder caused of the waits of one place is near the truth: within a tenth of all these waits.
+pub(crate) fn near_truth(run: &Run, waiter: &str, holder: &str) -> Result<(), String> {
+    let is = |pair: &&(String, String, u64)| pair.0 == waiter && pair.1 == holder;
+    let truth: u64 = run.pairs.iter().filter(is).map(|pair| pair.2).sum();
+    let (found, all) = (run.found(waiter, holder), run.times["wait"]);
+    eprintln!("{waiter}, {holder}: {found} ns recorded, {truth} in truth, of {all} ns");
+    if truth < all / 4 {
+        return Err(format!("{holder} caused {truth} ns of {all} only"));
+    }
+    let near = found.abs_diff(truth) <= all / 10;
+    near.then_some(()).ok_or_else(|| {
+        format!("{waiter} waited for {holder}: {found} ns recorded, {truth} in truth, of {all} ns")
+    })
+}
+
 /// Checks the waits and holds of the one contended class, and which holder caused which wait.
 pub(crate) fn check_blame(run: &Run, kind: Kind) -> Result<(), String> {
     let recording = run.only();

@@ -286,7 +286,7 @@ pub struct Thread {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// When it first used a lock.
+    /// When it was started, or the recording began.
     pub started: u64,
     /// When it ended: with the process, if it [`lives`](Self::lives).
     pub ended: u64,

@@ -11,7 +11,8 @@ use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{EBUSY, ETIMEDOUT, c_int};
 
-/// Of a thread's waits that are looked at closely, the first so many have their CPU time measured, and then one in so many.
+/// Of a thread's waits that are looked at closely, the first so many have their CPU time measured, and then one in so many, which
+/// stands for as many.
 const TIMED: u32 = 8;
 /// See [`TIMED`].
 const TIMED_PERIOD: u32 = 16;
@@ -86,6 +87,13 @@ unsafe fn acquire_long_way(
     attempt: impl Fn() -> c_int,
     mut block: impl FnMut() -> c_int,
 ) -> c_int {
+    if fast::count_free(call, origin) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { counted_too_early(call, result, block) },
+        };
+    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -137,6 +145,23 @@ pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c
         };
     }
     // SAFETY: the caller's object is live.
+    unsafe { attempt_free(call, origin, attempt) }
+}
+
+/// # Safety
+///
+/// The object is live.
+#[cold]
+#[inline(never)]
+unsafe fn attempt_free(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
+    if fast::count_free(call, origin) {
+        return match attempt() {
+            0 => 0,
+            // SAFETY: the caller's object is live.
+            result => unsafe { attempt_long_way(call, None, || result) },
+        };
+    }
+    // SAFETY: the caller's object is live.
     unsafe { attempt_long_way(call, Some(origin), attempt) }
 }
 
@@ -161,8 +186,7 @@ unsafe fn attempt_long_way(call: Call, origin: Option<Origin>, attempt: impl Fn(
         // SAFETY: the caller's object is live.
         unsafe { acquired(local, place, call, origin, site, filter) };
     } else if result == EBUSY {
-        let failed = &place.entry.failed;
-        failed.store(failed.load(Relaxed).saturating_add(1), Relaxed);
+        entries::count_failed(place.entry);
     }
     result
 }
@@ -208,6 +232,10 @@ pub(super) unsafe fn acquired(
         }
     } else {
         entry.depth.store(call.depth(), Relaxed);
+    }
+    if entry.open.load(Relaxed) == 0 {
+        // A free section may have left when it began.
+        entry.held_since.store(0, Relaxed);
     }
     entry.site.store(site as u16, Relaxed);
     entry.caller.store(origin.caller as u64, Relaxed);
@@ -267,7 +295,7 @@ fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
     place.entry.weight.store(weight, Relaxed);
     place.entry.held_since.store(now, Relaxed);
     local.open(place.entry);
-    entries::flush_reads(place.entry);
+    entries::flush_short(place.entry);
     live::look(now);
 }
 
@@ -293,6 +321,7 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.weight.store(weight, Relaxed);
     entry.held_since.store(now, Relaxed);
     is_measured(entry);
+    entries::flush_short(entry);
     local.open(place.entry);
     take(object, known(site), now, call.is_read());
 }
@@ -435,7 +464,10 @@ fn wait_closely(
     let mut timed = None;
     if weight != 0 {
         local.waits = local.waits.saturating_add(1);
-        timed = (local.waits <= TIMED || local.chance.one_in(TIMED_PERIOD)).then(clock::cpu_time);
+        let stands_for = if local.waits <= TIMED { 1 } else { TIMED_PERIOD };
+        if stands_for == 1 || local.chance.one_in(TIMED_PERIOD) {
+            timed = Some((stands_for, clock::cpu_time()));
+        }
     }
     if weight > 1 {
         // The account knows only those that look closely.
@@ -444,7 +476,7 @@ fn wait_closely(
     let before = object.filter(|_| weight != 0).map(|object| arrive(object, call.address, waiting.start));
     let ready = clock::now();
     let (result, end) = waiting.wait(local, call, block);
-    let spun = timed.map(|before| clock::cpu_time().saturating_sub(before));
+    let spun = timed.map(|(stands_for, before)| (stands_for, clock::cpu_time().saturating_sub(before)));
     let Some(end) = end else { return result };
     if end.saturating_sub(ready) < AT_ONCE {
         // The lock became free while this function looked closely. How long the thread would have waited is not known.
@@ -454,7 +486,7 @@ fn wait_closely(
 }
 
 /// A wait has ended. `before`: the account when it began, if the thread looks closely; `spun`: its CPU time, if that was
-/// measured.
+/// measured, and for how many waits that are looked at closely it stands.
 #[cold]
 #[inline(never)]
 fn waited(
@@ -463,7 +495,7 @@ fn waited(
     waiting: &Waiting,
     end: u64,
     before: Option<&Snapshot>,
-    spun: Option<u64>,
+    spun: Option<(u32, u64)>,
     result: c_int,
 ) -> c_int {
     let &Waiting { object, mut site, free, weight, .. } = waiting;
@@ -490,10 +522,12 @@ fn waited(
     if waiting.relocks {
         counters().relocks.fetch_add(1, Relaxed);
         counters().relock_nanos.fetch_add(nanos, Relaxed);
+        local.relock_nanos += nanos;
     } else {
-        if let Some(spun) = spun {
-            counters().timed_nanos.fetch_add(nanos * u64::from(weight), Relaxed);
-            counters().spun_nanos.fetch_add(spun.min(nanos) * u64::from(weight), Relaxed);
+        if let Some((stands_for, spun)) = spun {
+            let all = u64::from(weight) * u64::from(stands_for);
+            counters().timed_nanos.fetch_add(nanos * all, Relaxed);
+            counters().spun_nanos.fetch_add(spun.min(nanos) * all, Relaxed);
         }
         let wait = Wait { waiter: site, ..waiting.ended(end) };
         waits::note(local, 0, &wait, parts.as_ref());

@@ -40,6 +40,41 @@ pub(super) fn cpu_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// When the calling thread was started, or up to 10 ms later: the kernel tells it in its ticks. `now` is the time. If the kernel does
+/// not tell it, `now` is the answer. This runs within a lock call, so it allocates nothing.
+pub(super) fn thread_start(now: u64) -> u64 {
+    // SAFETY: the path is a string.
+    let file =
+        unsafe { kernel::open(c"/proc/thread-self/stat".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0) };
+    if file < 0 {
+        return now;
+    }
+    let mut text = [0_u8; 1024];
+    let length = kernel::read(file, &mut text);
+    kernel::close(file);
+    // SAFETY: the call takes a number.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let Some(tick) = u64::try_from(per_second).ok().and_then(|ticks| 1_000_000_000_u64.checked_div(ticks))
+    else {
+        return now;
+    };
+    let Some(ticks) = started_at(&text[..length]) else { return now };
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer. The call fails for no clock that every kernel has.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    let since_boot = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    // The next tick: then a thread that lives shortly does not seem to live for a tick.
+    let age = since_boot.saturating_sub((ticks + 1).saturating_mul(tick));
+    now.saturating_sub(age)
+}
+
+/// Field 22 of a `stat` file. Field 2 is a name in parentheses, which may contain any byte; numbers follow.
+fn started_at(stat: &[u8]) -> Option<u64> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let field = stat[name_ends..].split(|byte| *byte == b' ').nth(20)?;
+    core::str::from_utf8(field).ok()?.parse().ok()
+}
+
 /// While the process starts.
 pub(super) fn prepare() {
     if cfg!(target_arch = "x86_64") {

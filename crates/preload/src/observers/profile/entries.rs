@@ -116,7 +116,7 @@ pub(super) fn bump(number: &AtomicU64) {
     number.store(number.load(Relaxed) + 1, Relaxed);
 }
 
-/// As `bump`. The number does not overflow: the recorder adds it to the object's now and then.
+/// As `bump`. The number does not overflow: [`flush_short`] adds it to the object's now and then.
 #[inline(always)]
 pub(super) fn bump_short(number: &AtomicU32) {
     number.store(number.load(Relaxed).wrapping_add(1), Relaxed);
@@ -144,11 +144,19 @@ fn counters(entry: &Entry) -> &'static Counters {
     }
 }
 
-/// Adds the reads that the entry counts to the object, when they have become many.
-pub(super) fn flush_reads(entry: &Entry) {
-    if entry.reads.load(Relaxed) > u32::MAX / 2 && is_valid(entry) {
-        counters(entry).reads.fetch_add(u64::from(entry.reads.swap(0, Relaxed)), Relaxed);
+/// Adds those numbers of the entry to the object that have 32 bits, when they have become large.
+pub(super) fn flush_short(entry: &Entry) {
+    if entry.reads.load(Relaxed).max(entry.failed.load(Relaxed)) > u32::MAX / 2 && is_valid(entry) {
+        let to = counters(entry);
+        to.reads.fetch_add(u64::from(entry.reads.swap(0, Relaxed)), Relaxed);
+        to.failed.fetch_add(u64::from(entry.failed.swap(0, Relaxed)), Relaxed);
     }
+}
+
+/// Counts an attempt that has failed.
+pub(super) fn count_failed(entry: &Entry) {
+    bump_short(&entry.failed);
+    flush_short(entry);
 }
 
 /// Adds what the entry counts to the object, and frees the entry.

@@ -9,15 +9,18 @@
 //! other threads are in the [`filter`]. So a thread that acquires a lock without contention reads a word that other threads
 //! seldom write, and writes only to lines of its own.
 //!
+//! While threads wait for a lock, most of its short sections are *free* ([`Local::has_paid`]). A free section goes nearly the same
+//! way ([`count_free`]), and reads the clock at both ends.
+//!
 //! A call on the short way does not say that it is inside ([`live`](super::live)). So the memory of the tables stays mapped when
 //! the recording ends: it becomes memory without a file, and the next recording takes its place. A thread that was preempted
 //! on the short way while the recording was switched off and on again may add one to a count of the new recording.
 
-use super::calls::Origin;
+use super::calls::{Call, Origin};
 use super::entries::{self, FREE, FREE_READING, bump, bump_short};
 use super::filter::{self, WATCHED};
-use super::session;
 use super::threads::{self, Current, Local};
+use super::{clock, session};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::{Entry, READING};
 
@@ -31,6 +34,10 @@ impl Local {
     /// waits for long would slow down all the others: each of their sections would have to be accounted for. So of the next
     /// sections some are free, and the one that pays then pays for these, too. Their number is random, so the sums are
     /// unbiased. (The thread has had its first holds of the object, which are all measured.)
+    ///
+    /// That holds for sections that are not longer than [`PAY_PERIOD`]. Among hundreds of short sections there may be a long one,
+    /// which causes most of the waiting. So a longer section pays for itself, and for no other, whether or not it is free
+    /// ([`is_long`]).
     pub(super) fn has_paid(&mut self, entry: &Entry, address: usize, nanos: u64) {
         let weight = (PAY_PERIOD / nanos.max(1)).max(1).ilog2().min(LEAST);
         if weight != 0 {
@@ -51,23 +58,38 @@ pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> b
     }
     let mixed = filter::mix(address);
     let Some(entry) = local.shared.entries.of_mixed(mixed, address) else { return false };
-    let (own, now) = (entry.filter.load(Relaxed), filter::at(mixed).load(Relaxed));
-    let mut depth = if read { READING } else { 1 };
-    if own == now {
-        if local.countdown <= 1 {
-            return false;
-        }
-        local.countdown -= 1;
-    } else {
-        // Threads wait, and this thread need not pay each time: see `Local::has_paid`. The section that pays is measured, and
-        // stands for this one. So this one does not count down to the next sample. (If it did, and the countdown were over, each
-        // section would pay until no thread waits.)
-        if local.free_calls == 0 || own != now & !WATCHED {
-            return false;
-        }
-        local.free_calls -= 1;
-        depth = if read { FREE_READING } else { FREE };
+    if entry.filter.load(Relaxed) != filter::at(mixed).load(Relaxed) || local.countdown <= 1 {
+        return false;
     }
+    local.countdown -= 1;
+    note(entry, read, if read { READING } else { 1 }, caller, slot);
+    true
+}
+
+/// As [`count`], of a call that it has refused: threads wait, and this thread need not pay each time ([`Local::has_paid`]).
+///
+/// The section that pays is measured, and stands for this one. So this one does not count down to the next sample. (If it did, and
+/// the countdown were over, each section would pay until no thread waits.)
+pub(super) fn count_free(call: Call, origin: Origin) -> bool {
+    let Some(local) = threads::known(Current::get()) else { return false };
+    if local.free_calls == 0 || local.session() != session::number() {
+        return false;
+    }
+    let Some(entry) = local.shared.entries.of(call.address) else { return false };
+    let (own, now) = (entry.filter.load(Relaxed), filter::value(call.address));
+    if own == now || own != now & !WATCHED {
+        return false;
+    }
+    local.free_calls -= 1;
+    let depth = if call.is_read() { FREE_READING } else { FREE };
+    note(entry, call.is_read(), depth, origin.caller, origin.slot);
+    entry.held_since.store(clock::now(), Relaxed);
+    true
+}
+
+/// Notes in the thread's entry that it is about to try the lock.
+#[inline(always)]
+fn note(entry: &Entry, read: bool, depth: u8, caller: usize, slot: usize) {
     bump(&entry.acquisitions);
     if read {
         bump_short(&entry.reads);
@@ -75,15 +97,18 @@ pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> b
     entry.depth.store(depth, Relaxed);
     entry.caller.store(caller as u64, Relaxed);
     entry.slot.store(slot as u32, Relaxed);
-    true
 }
 
-/// Takes back what [`count`] has counted: the attempt has failed. Returns where the call was made.
+/// Takes back what [`count`] or [`count_free`] has counted: the attempt has failed. Returns where the call was made.
 #[cold]
 #[inline(never)]
 pub(super) fn take_back(local: &mut Local, address: usize, read: bool) -> Origin {
     let Some(entry) = local.shared.entries.of(address) else { return Origin { caller: 0, slot: 0 } };
     entry.acquisitions.store(entry.acquisitions.load(Relaxed).saturating_sub(1), Relaxed);
+    if entries::is_free(entry.depth.load(Relaxed)) {
+        local.free_calls += 1;
+        entry.depth.store(0, Relaxed);
+    }
     if read {
         entry.reads.store(entry.reads.load(Relaxed).saturating_sub(1), Relaxed);
         entry.depth.store(0, Relaxed);
@@ -91,21 +116,18 @@ pub(super) fn take_back(local: &mut Local, address: usize, read: bool) -> Origin
     Origin { caller: entry.caller.load(Relaxed) as usize, slot: entry.slot.load(Relaxed) as usize }
 }
 
+/// Whether a section of so many nanoseconds pays for itself, and only for itself.
+pub(super) fn is_long(nanos: u64) -> bool {
+    nanos > PAY_PERIOD
+}
+
 /// Whether the release of a lock has nothing to record.
 #[inline(always)]
 pub(super) fn is_nothing_to_release(address: usize) -> bool {
     match threads::known(Current::get()) {
-        Some(local) => local.attention == 0 && (!filter::is_watched(address) || is_free(local, address)),
+        Some(local) => local.attention == 0 && !filter::is_watched(address),
         None => false,
     }
-}
-
-/// Whether the thread holds the lock without having to pay.
-#[cold]
-#[inline(never)]
-fn is_free(local: &Local, address: usize) -> bool {
-    local.session() == session::number()
-        && local.shared.entries.of(address).is_some_and(|entry| entries::is_free(entry.depth.load(Relaxed)))
 }
 
 /// As [`is_nothing_to_release`], of a rwlock. Then it notes that a reader has left.
@@ -116,7 +138,24 @@ pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
         return false;
     }
     let Some(entry) = local.shared.entries.of(address) else { return false };
-    if filter::is_watched(address) && !entries::is_free(entry.depth.load(Relaxed)) {
+    if filter::is_watched(address) {
+        return false;
+    }
+    entry.depth.store(0, Relaxed);
+    true
+}
+
+/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short.
+/// Then it notes that the thread has released the lock.
+pub(super) fn is_short_and_free(address: usize) -> bool {
+    let Some(local) = threads::known(Current::get()) else { return false };
+    if local.attention != 0 || local.session() != session::number() {
+        return false;
+    }
+    let Some(entry) = local.shared.entries.of(address) else { return false };
+    if !entries::is_free(entry.depth.load(Relaxed))
+        || is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed)))
+    {
         return false;
     }
     entry.depth.store(0, Relaxed);

@@ -191,6 +191,7 @@ fn retire_record(address: usize, index: u32) {
         merge(&object.counters, &record::<Class>(object.class.load(Relaxed)).counters);
         object.holders.iter().for_each(|holder| holder.store(0, Relaxed));
         object.holder_nanos.iter().for_each(|nanos| nanos.store(0, Relaxed));
+        object.recent.iter().for_each(|recent| recent.store(0, Relaxed));
     }
     give_free(index, object);
 }
@@ -220,6 +221,8 @@ fn clear(object: &Object) {
     object.holder.store(0, Relaxed);
     object.charged_until.store(0, Relaxed);
     object.first_holder.store(0, Relaxed);
+    object.uncharged.store(0, Relaxed);
+    object.late.store(0, Relaxed);
     object.last.store(0, Relaxed);
 }
 

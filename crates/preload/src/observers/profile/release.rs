@@ -1,6 +1,6 @@
 //! A call that releases a lock. [`calls`](super::calls) says what is recorded where.
 
-use super::account::pay;
+use super::account::{Payment, pay};
 use super::calls::*;
 use super::entries::{FREE, FREE_READING, is_free, is_reading};
 use super::file::record;
@@ -37,6 +37,9 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
 #[inline(never)]
 unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
     let (kind, address) = (call.kind(), call.address);
+    if fast::is_short_and_free(address) {
+        return below();
+    }
     let Some(local) = &mut threads::current() else { return below() };
     if local.waited_for == address
         && !filter::is_watched(address)
@@ -46,7 +49,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
         return release_waited(local, entry, address, is_reading(depth), below);
     }
     let Some(place) = local.known_place(kind, address) else { return below() };
-    let Place { entry, object } = place;
+    let entry = place.entry;
     let depth = entry.depth.load(Relaxed);
     let read = is_reading(depth);
     // SAFETY: the caller's object is live.
@@ -56,19 +59,22 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     }
     entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
-    let paid = !is_free(depth)
-        && (open || filter::is_watched(address))
-        && object.is_some_and(|object| object.waiting.load(Relaxed) | object.holder.load(Relaxed) != 0);
-    if !paid && !pending::is_noted(local.thread) && (!open || entry.held_since.load(Relaxed) == 0) {
+    let debt = if open || filter::is_watched(address) { Debt::of(place, depth) } else { Debt::Nothing };
+    if debt == Debt::Nothing
+        && !pending::is_noted(local.thread)
+        && (!open || entry.held_since.load(Relaxed) == 0)
+    {
         entry.site.store(0, Relaxed);
+        entry.held_since.store(0, Relaxed);
         local.close(entry);
         return below();
     }
     // SAFETY: the caller's object is live.
     let is_recursive = unsafe { call.is_recursive() };
-    let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, paid);
+    let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, debt);
     // The first holds of a thread each stand for themselves.
-    let may_be_free = paid && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
+    let may_be_free =
+        debt == Debt::Part && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
     let result = below();
     released(local, entry, address, &held);
     if may_be_free && entry.address.load(Relaxed) == address as u64 {
@@ -101,6 +107,33 @@ fn release_waited(
     result
 }
 
+/// What a thread that releases a lock owes to those that wait for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Debt {
+    /// Nothing.
+    Nothing,
+    /// Its part.
+    Part,
+    /// Its part, although its section is free: because that was long.
+    Late,
+}
+
+impl Debt {
+    /// The debt of the thread that has this entry. `depth`: the entry's depth while the thread held the lock.
+    pub(super) fn of(place: Place, depth: u8) -> Self {
+        let Place { entry, object: Some(object) } = place else { return Debt::Nothing };
+        let waited_for = object.waiting.load(Relaxed) != 0;
+        if !is_free(depth) {
+            // Without waiters, it says that the account knows no holder any more.
+            let pays = waited_for || object.holder.load(Relaxed) != 0;
+            return if pays { Debt::Part } else { Debt::Nothing };
+        }
+        let since = entry.held_since.load(Relaxed);
+        let late = waited_for && since != 0 && fast::is_long(clock::now().saturating_sub(since));
+        if late { Debt::Late } else { Debt::Nothing }
+    }
+}
+
 /// How a lock was held that is about to be released.
 pub(super) struct Held {
     /// For how long, and for how many acquisitions that stands; 0: it was not measured.
@@ -114,25 +147,36 @@ pub(super) struct Held {
 /// The part of [`release`] before the lock is released, if there is anything to record.
 #[cold]
 #[inline(never)]
-pub(super) fn releasing(local: &mut Local, place: Place, read: bool, paid: bool) -> Held {
+pub(super) fn releasing(local: &mut Local, place: Place, read: bool, debt: Debt) -> Held {
     let entry = place.entry;
     let mut site = u32::from(entry.site.swap(0, Relaxed));
-    let pay_weight = entry.hot.load(Relaxed) >> HOT.count_ones();
+    let stands_for = entry.hot.load(Relaxed) >> HOT.count_ones();
     let now = clock::now();
-    if paid {
+    let since = entry.held_since.swap(0, Relaxed);
+    let is_long = since != 0 && fast::is_long(now.saturating_sub(since));
+    if debt != Debt::Nothing {
         let mut until = now;
         if site == 0 {
             let (caller, slot) = (entry.caller.load(Relaxed), entry.slot.load(Relaxed));
             site = local.stacks.capture_earlier(caller as usize, slot);
             until = clock::now();
         }
-        heat(entry);
-        pay(record(entry.object.load(Relaxed)), known(site), until, read, pay_weight);
+        if debt == Debt::Part {
+            heat(entry);
+        }
+        // Of the sections for which this one stands, the long ones have paid for themselves.
+        let weight = if is_long { 0 } else { stands_for };
+        let payment = Payment { site: known(site), since, now: until, read, weight };
+        pay(record(entry.object.load(Relaxed)), &payment);
     }
     local.thread.seen.store(now, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
-    let since = entry.held_since.swap(0, Relaxed);
-    let weight = if open && since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
+    let weight = match debt {
+        Debt::Late => 1,
+        Debt::Part if is_long && stands_for != 0 => 1,
+        _ if open && since != 0 => 1 << (entry.weight.load(Relaxed) % 32),
+        _ => 0,
+    };
     local.close(entry);
     Held { nanos: now.saturating_sub(since), weight, read, site }
 }

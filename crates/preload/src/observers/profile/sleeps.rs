@@ -5,15 +5,15 @@
 //! If glibc serves mutexes, its `pthread_cond_wait` releases and takes the mutex without a call that the layer sees. So the
 //! layer takes the mutex for released from the call on, and for taken again when the call returns. What the thread waited
 //! for the mutex then is a part of its wait for the condition. This library's own condition variable goes through the
-//! layer, so that part is counted apart (`relocks`).
+//! layer, so that part is counted apart (`relocks`), and is not in the wait for the condition.
 
 use super::acquire::acquired;
 use super::below::{BELOW, over};
 use super::calls::{Call, Origin, got};
-use super::entries::{FREE, bump, bump_short};
+use super::entries::{self, bump, bump_short};
 use super::file::record;
 use super::lifetimes::{destroy, made};
-use super::release::{released, releasing};
+use super::release::{Debt, released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
 use super::{clock, filter, live, objects};
@@ -119,13 +119,15 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     if GLIBC.load(Relaxed)
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
-        let free = mutex.entry.depth.swap(0, Relaxed) == FREE;
+        let depth = mutex.entry.depth.swap(0, Relaxed);
         let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
-        let held = releasing(local, mutex, false, seen && !free && mutex.object.is_some());
+        let debt = if seen { Debt::of(mutex, depth) } else { Debt::Nothing };
+        let held = releasing(local, mutex, false, debt);
         released(local, mutex.entry, sleep.mutex.addr(), &held);
     }
     sleep.start = clock::now();
     sleep.session = local.session();
+    local.relock_nanos = 0;
     waits::begin(local, 0, entry.class.load(Relaxed), sleep.waiter, sleep.start);
 }
 
@@ -156,7 +158,8 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     const TIMED_OUT: c_int = 4;
     let late = matches!(result, ETIMEDOUT | TIMED_OUT);
     if result == 0 || late {
-        slept(local, kind::CONDVAR, sleep, end, late);
+        let until = end.saturating_sub(core::mem::take(&mut local.relock_nanos));
+        slept(local, kind::CONDVAR, sleep, until, late);
     }
     result
 }
@@ -230,6 +233,7 @@ fn told(kind: u32, address: usize) {
         && let Some(entry) = local.entry(kind, address)
     {
         bump_short(&entry.reads);
+        entries::flush_short(entry);
     }
 }
 
@@ -295,7 +299,7 @@ unsafe extern "C" fn sem_trywait(s: *mut Sem) -> c_int {
         if got(result) {
             bump(&entry.acquisitions);
         } else {
-            entry.failed.store(entry.failed.load(Relaxed).saturating_add(1), Relaxed);
+            entries::count_failed(entry);
         }
     }
     result

@@ -7,7 +7,7 @@
 
 use super::chance::Chance;
 use super::entries;
-use super::file::{append, record};
+use super::file::{append, header, record};
 use super::homes::{self, Home, Shared};
 use super::objects::{self, Found};
 use super::sampling::Rates;
@@ -79,6 +79,8 @@ pub(super) struct Local {
     pub(super) chance: Chance,
     /// The mutex that the thread will take again after it waited for a condition variable; 0: none.
     pub(super) relocks: usize,
+    /// For how long it has waited for that mutex, in nanoseconds, since its last wait for a condition variable began.
+    pub(super) relock_nanos: u64,
     /// The address of the lock for which it has waited, if that wait was only counted, and is not settled; else 0.
     pub(super) waited_for: usize,
     /// Waiting that the thread has had since its last event, in nanoseconds.
@@ -286,7 +288,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
     let thread = record::<Thread>(thread_index);
     let now = clock::now();
     thread.tid.store(tid, Relaxed);
-    thread.started.store(now, Relaxed);
+    thread.started.store(clock::thread_start(now).max(header().started), Relaxed);
     thread.seen.store(now, Relaxed);
     let mut name = [0_u8; 16];
     // SAFETY: the kernel writes 16 bytes.
@@ -303,6 +305,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         (&raw mut (*local).thread_index).write(thread_index);
         (&raw mut (*local).chance).write(Chance::new(super::index::mix(u64::from(tid) ^ now)));
         (&raw mut (*local).relocks).write(0);
+        (&raw mut (*local).relock_nanos).write(0);
         (&raw mut (*local).waited_for).write(0);
         (&raw mut (*local).since_event).write(0);
         (&raw mut (*local).contended).write(0);
