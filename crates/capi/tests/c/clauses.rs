@@ -65,7 +65,7 @@ fn the_clauses_find_mistakes() {
         // A clause says so: a program that only ended early would show nothing about the clauses.
         let report = String::from_utf8_lossy(&run(mistake).stdout).into_owned();
         let broken = report.lines().filter(|line| line.starts_with("not ok ")).count();
-        assert!(broken >= 3, "mistake {mistake} is found by {broken} clauses:\n{report}");
+        assert!(broken >= 1, "mistake {mistake} is found by no clause:\n{report}");
     }
 }
 
