@@ -48,18 +48,19 @@ std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &dura
     using namespace std::chrono;
     constexpr nanoseconds most = nanoseconds::max() / 2;
     const auto nanos = duration_cast<wide>(duration);
-    if (nanos >= wide(most)) {
-        return most;
-    }
-    if (!(nanos > wide(-most))) {
+    const long double count = nanos.count();
+    if (!(count > wide(-most).count())) {
         return -most;
+    }
+    if (count >= wide(most).count()) {
+        return most;
     }
     /* An exact conversion multiplies by the numerator of this ratio before it divides. The product must fit, too. */
     constexpr auto divisor = static_cast<long double>(std::ratio_divide<Period, std::nano>::den);
-    if (std::abs(nanos.count()) < wide(most).count() / divisor) {
+    if (std::abs(count) < wide(most).count() / divisor) {
         return ceil<nanoseconds>(duration);
     }
-    return nanoseconds(static_cast<nanoseconds::rep>(std::ceil(nanos.count())));
+    return nanoseconds(static_cast<nanoseconds::rep>(std::ceil(count)));
 }
 
 template <class Duration>
