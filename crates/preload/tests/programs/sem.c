@@ -193,8 +193,10 @@ static void cancellation(void)
             OK(sem_post(&there));
         OK(pthread_cancel(first));
         int died = join(first) == PTHREAD_CANCELED;
-        EQ(cleaned, died);
-        if (!before || !died)
+        /* A thread that was posted to returns. If glibc's signal for the cancellation arrives when it has left the wait, glibc 2.36 may
+           nevertheless say that it was cancelled (sigcancel_handler stores the result). What counts is whether it was cleaned. */
+        CHECK(died || !cleaned);
+        if (!before || !cleaned)
             OK(sem_post(&there));
         join(second);
         EQ(value(&there), 0);
