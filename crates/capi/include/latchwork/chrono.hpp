@@ -47,8 +47,7 @@ template <class Rep, class Period>
 std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &duration) {
     using namespace std::chrono;
     constexpr nanoseconds most = nanoseconds::max() / 2;
-    const auto nanos = duration_cast<wide>(duration);
-    const long double count = nanos.count();
+    const long double count = duration_cast<wide>(duration).count();
     if (!(count > wide(-most).count())) {
         return -most;
     }

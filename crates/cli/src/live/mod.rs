@@ -169,19 +169,17 @@ impl Session {
             return Ok(());
         }
         self.recording = false;
-        if self.has_ended() {
-            self.note_gone();
-            return Ok(());
-        }
-        match self.ask(request::OFF) {
+        let asked = if self.has_ended() { None } else { Some(self.ask(request::OFF)) };
+        match asked {
             // BUSY: it has stopped. A thread that does not run keeps the file mapped.
-            Ok(answer::OFF | answer::BUSY) => Ok(()),
-            Ok(other) => Err(self.refused(other)),
-            Err(_) if self.has_ended() => {
+            Some(Ok(answer::OFF | answer::BUSY)) => Ok(()),
+            Some(Ok(other)) => Err(self.refused(other)),
+            Some(Err(failure)) if !self.has_ended() => Err(failure),
+            // It has ended, before or meanwhile.
+            _ => {
                 self.note_gone();
                 Ok(())
             }
-            Err(failure) => Err(failure),
         }
     }
 
@@ -193,14 +191,13 @@ impl Session {
     /// What has been recorded until now, of the process and of those that it forked meanwhile.
     pub fn read(&self) -> Result<Vec<Recording>> {
         let pid = self.pid();
-        let found = files::read(&of(&self.directory));
+        let mut found = files::read(&of(&self.directory));
         if files::is_lost(&found) && files::is_full(&of(&self.directory)) {
             let parent = if self.number & control::IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
             return Err(Failure::new(format!(
                 "{parent} of process {pid} is full, so not all was recorded, and there is no result"
             )));
         }
-        let mut found = found;
         if let Ok(found) = &mut found
             && self.recording
             && !self.has_ended()

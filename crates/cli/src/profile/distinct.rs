@@ -34,10 +34,11 @@ impl Identity {
 }
 
 /// Makes names longer that stand for several classes. The source file is enough in most cases, or else the module.
-pub fn distinguish(names: &mut [String], identities: &[Identity]) {
+pub fn distinguish<'a>(names: impl Iterator<Item = &'a mut String>, identities: &[Identity]) {
+    let mut names: Vec<&mut String> = names.collect();
     let mut groups: HashMap<String, Vec<usize>> = HashMap::new();
     for (number, name) in names.iter().enumerate() {
-        groups.entry(name.clone()).or_default().push(number);
+        groups.entry(name.to_string()).or_default().push(number);
     }
     for group in groups.values() {
         let different: HashSet<&Identity> = group.iter().map(|number| &identities[*number]).collect();
@@ -53,7 +54,7 @@ pub fn distinguish(names: &mut [String], identities: &[Identity]) {
         for number in group {
             let label = way(&identities[*number]);
             if !label.is_empty() {
-                names[*number] += &format!(" ({label})");
+                *names[*number] += &format!(" ({label})");
             }
         }
     }
@@ -69,7 +70,7 @@ mod tests {
 
     fn named(identities: &[Identity]) -> Vec<String> {
         let mut names = vec!["lock".to_owned(); identities.len()];
-        distinguish(&mut names, identities);
+        distinguish(names.iter_mut(), identities);
         names
     }
 
@@ -88,7 +89,7 @@ mod tests {
         // A name that the program gave stays as it is.
         assert_eq!(named(&[first, Identity::default()]), ["lock (a+0x1)", "lock"]);
         let mut names = ["lock", "other"].map(String::from);
-        distinguish(&mut names, &[second, Identity::default()]);
+        distinguish(names.iter_mut(), &[second, Identity::default()]);
         assert_eq!(names, ["lock", "other"]);
     }
 }

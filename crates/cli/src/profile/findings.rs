@@ -7,7 +7,8 @@ use super::files::LOSSY;
 use super::model::{Class, Kind, OWN, Profile};
 use super::units::{count, percent, time};
 
-/// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing that is done about them shows.
+/// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing
+/// that is done about them shows.
 const NOTABLE: f64 = 0.01;
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.

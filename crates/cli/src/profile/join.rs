@@ -107,7 +107,7 @@ pub fn names(recording: &Recording) -> Names {
         (name, identity)
     };
     let (mut classes, identities): (Vec<_>, Vec<_>) = recording.classes.iter().map(name).unzip();
-    distinguish(&mut classes, &identities);
+    distinguish(classes.iter_mut(), &identities);
     let frames = |stack: &StackId| {
         joiner.interner.stacks[*stack].iter().map(|frame| joiner.interner.frames[*frame].clone()).collect()
     };
@@ -374,14 +374,11 @@ impl Joiner {
 
     fn finish(mut self) -> (Profile, Symbols) {
         let mut profile = self.profile;
-        let mut names: Vec<String> =
-            profile.locks.iter_mut().map(|class| std::mem::take(&mut class.name)).collect();
-        distinguish(&mut names, &self.lock_identities);
-        profile.locks.iter_mut().zip(names).for_each(|(class, name)| class.name = name);
-        let mut names: Vec<String> =
-            profile.condvars.iter_mut().map(|condition| std::mem::take(&mut condition.name)).collect();
-        distinguish(&mut names, &self.condition_identities);
-        profile.condvars.iter_mut().zip(names).for_each(|(condition, name)| condition.name = name);
+        distinguish(profile.locks.iter_mut().map(|class| &mut class.name), &self.lock_identities);
+        distinguish(
+            profile.condvars.iter_mut().map(|condition| &mut condition.name),
+            &self.condition_identities,
+        );
         for (class, sums) in profile.locks.iter_mut().zip(self.lock_sums) {
             sums.finish(class);
             class.origins.sort_unstable();
