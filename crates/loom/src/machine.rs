@@ -147,8 +147,12 @@ unsafe impl Machine for Loom {
             spin(false);
             return Wait::TimedOut;
         }
-        let me = Rc::new(Sleeper { thread: thread::current(), timed, outcome: StdCell::new(None) });
-        sleepers.push_back(me.clone());
+        let is_real_time = Self::is_real_time();
+        let me = Sleeper { thread: thread::current(), timed, is_real_time, outcome: StdCell::new(None) };
+        let me = Rc::new(me);
+        let overtaken = sleepers.iter().position(|sleeper| is_real_time && !sleeper.is_real_time);
+        let place = overtaken.unwrap_or(sleepers.len());
+        sleepers.insert(place, me.clone());
         drop(sleepers);
         loop {
             if let Some(outcome) = me.outcome.get() {
@@ -188,6 +192,10 @@ unsafe impl Machine for Loom {
         if !source.is_empty() && unsafe { &*from }.load(Ordering::Relaxed) == expected {
             target.extend(source.pop_front());
         }
+    }
+
+    fn is_real_time() -> bool {
+        state(|s| s.real_time) == Some(thread_number())
     }
 
     #[track_caller]

@@ -315,6 +315,10 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Native::wake(word.cast(), count)
     }
 
+    fn is_real_time() -> bool {
+        Native::is_real_time()
+    }
+
     fn requeue(from: *const Self::U32, expected: u32, to: &Self::U32) {
         shake_well();
         Native::requeue(from.cast(), expected, &to.0);

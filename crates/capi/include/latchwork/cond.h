@@ -1,9 +1,6 @@
 /* lw_cond_t: a condition variable, 8 bytes. A notification without a waiter is one load. Wakeups may be spurious: look at
  * the condition in a loop.
  *
- * Threads of different real-time priorities must not wait for one condition variable at a time: the kernel wakes the thread of the
- * highest priority, which may have begun to wait after the notification (docs/real-time.md).
- *
  * lw_cond_wait is for lw_mutex_t. With any other lock, wait in four steps:
  *
  *     uint32_t ticket = lw_cond_prepare(&cond);            // with the lock held

@@ -11,7 +11,7 @@
 //!
 //! | word | changed by | pairs with |
 //! |---|---|---|
-//! | `sequence`, the futex | a notification that finds a waiter adds one | (R) the futex, which compares it with the ticket |
+//! | `sequence`, the futex | a notification that finds a waiter adds one, a waiter that helps too | (R) the futex, which compares it with the ticket |
 //! | `waiters`, COUNT: the waiters between `prepare` and `finish` | `prepare`, after it has read the ticket | (T) release |
 //! | | `finish` | (A) release |
 //! | `waiters`, CLAIMED: how many of them notifications have claimed | a notification, before it advances the number | (T) acquire |
@@ -55,16 +55,17 @@
 //! *Spurious wakeups* happen: a waiter that has not gone to sleep when another waiter is notified returns too, and so does a
 //! waiter whose thread has run a signal handler. Callers check their condition in a loop, as always.
 //!
-//! *Where this fails*: the kernel wakes the waiter of the highest real-time priority, and of one priority the one that has slept
-//! longest. So a thread of a higher priority that begins to wait between a claim and its wake gets that wake. The claimed waiter then
-//! sleeps until the next notification. In glibc's condition variable waiters sleep in two groups, and this cannot be.
+//! *Real-time priorities.* The kernel wakes the waiter of the highest real-time priority, and of one priority the one that has slept
+//! longest. So a thread of a higher priority that begins to wait between a claim and its wake gets that wake. Such a thread *helps*
+//! first: it advances the number, and wakes as many sleepers as it finds claimed. After that no claim from before needs its wake. (In
+//! glibc's condition variable, waiters sleep in two groups for this.)
 //!
 //! *Wraparound*: a waiter that is stopped between `prepare` and falling asleep for exactly 2^32 notifications (or a multiple)
 //! would take the number for unchanged, and sleep until the next notification. At ten million notifications a second, that
 //! is a thread that did not run for seven minutes, to the notification.
 //!
 //! Size: 8 bytes, none per waiter.
-//! Atomics: wait 2 (beside the mutex), notification 0, 1 (all waiters are claimed; and a fence) or 2.
+//! Atomics: wait 2 (beside the mutex; a system call if there are claims, to find the thread's priority), notification 0, 1 (all waiters are claimed; and a fence) or 2.
 //! Fairness: the kernel wakes the thread that has slept longest (of the highest priority); the mutex decides which thread
 //! goes on.
 //! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it. A
@@ -174,8 +175,18 @@ impl<M: Machine> RawCondvar<M> {
         // (T) pairs with `wake`: a notification that counts the caller advances the number after the caller has read it. In
         // the other order, a notification could claim the caller, and the caller could take the number that it left.
         let ticket = Ticket(self.sequence.load(Relaxed));
-        self.waiters.fetch_add(Waiters::ONE, Release);
-        ticket
+        let before = Waiters(self.waiters.fetch_add(Waiters::ONE, Release));
+        if before.claimed() > 0 && M::is_real_time() { self.help(ticket, before.claimed()) } else { ticket }
+    }
+
+    /// Wakes as many waiters as were claimed before the caller counted itself in. Returns the caller's new ticket.
+    #[cold]
+    fn help(&self, ticket: Ticket, claimed: u32) -> Ticket {
+        // Claimed waiters that do not sleep yet will not.
+        let sequence = self.sequence.fetch_add(1, Relaxed);
+        M::wake(&self.sequence, claimed);
+        // A notification that has moved the number already may have claimed the caller: it is due.
+        if sequence == ticket.0 { Ticket(sequence.wrapping_add(1)) } else { ticket }
     }
 
     /// The futex on which to sleep while it holds [`Ticket::value`].

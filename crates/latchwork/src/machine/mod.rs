@@ -175,6 +175,11 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// So an implementation uses the address alone.
     fn wake(word: *const Self::U32, count: u32) -> usize;
 
+    /// Whether the caller has a real-time priority: a [`wake`](Machine::wake) prefers it to threads that have slept longer.
+    fn is_real_time() -> bool {
+        false
+    }
+
     /// If `*from == expected`, moves the longest sleeper on `from` to `to` without waking it; the next
     /// [`wake`](Machine::wake) of `to` wakes it. A machine that cannot move a sleeper wakes it now. Like `wake`, this
     /// uses the address of `from` alone.

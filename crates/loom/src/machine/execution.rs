@@ -16,6 +16,7 @@ use std::rc::Rc;
 pub(super) struct Sleeper {
     pub(super) thread: thread::Thread,
     pub(super) timed: bool,
+    pub(super) is_real_time: bool,
     pub(super) outcome: StdCell<Option<Wait>>,
 }
 
@@ -63,6 +64,8 @@ pub struct State {
     pub(super) spins: RefCell<Vec<u32>>,
     /// How many heavy fences are still refused.
     pub(super) refusals: StdCell<u32>,
+    /// The thread that is woken before all others.
+    pub(super) real_time: Option<usize>,
     /// Whether threads are preempted where they [`stay`], and nowhere else.
     yields: bool,
     /// Whether a waiter gives the others a turn before it looks at its word.
@@ -96,6 +99,7 @@ impl State {
             fenced: StdCell::new(None),
             spins: RefCell::new(vec![0; threads]),
             refusals: StdCell::new(model.refusals),
+            real_time: model.real_time,
             yields: model.has_turns_only(),
             late_looks: model.late_looks,
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),

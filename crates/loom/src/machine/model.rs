@@ -135,6 +135,8 @@ pub struct Model {
     pub late_looks: bool,
     /// How many heavy fences are refused, from the first on.
     pub refusals: u32,
+    /// The number of a thread with a real-time priority, if there is one: it is woken before all others.
+    pub real_time: Option<usize>,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
     /// Whether there are records for reclamation. Other models do without, because loom spends time on each of their words.
@@ -153,6 +155,7 @@ impl Model {
             dozes: false,
             late_looks: false,
             refusals: 0,
+            real_time: None,
             nodes: 2,
             records: None,
         }
@@ -192,6 +195,11 @@ impl Model {
     /// The same with a clock.
     pub const fn with_clock(self) -> Self {
         Model { clock: true, ..self }
+    }
+
+    /// The same with a real-time priority for the thread of this number.
+    pub const fn with_real_time(self, thread: usize) -> Self {
+        Model { real_time: Some(thread), ..self }
     }
 
     /// The same where nothing has been reclaimed for long: what a thread retires first is reclaimed soon.

@@ -332,32 +332,60 @@ struct Counted {
     returned: <Loom as Machine>::U32,
 }
 
+impl Counted {
+    fn new() -> Self {
+        let changed = ManuallyDrop::new(RawCondvar::new_in());
+        let ticket = changed.prepare();
+        Counted { changed, ticket, returned: Word::new(0) }
+    }
+
+    /// What the waiter does.
+    fn sleeps(&self) {
+        let reason = self.changed.block(self.ticket, None);
+        self.changed.finish(self.ticket, reason);
+        self.returned.store(1, Relaxed);
+        Loom::full_fence(); // as a mutex would order it with the look at the waiters
+        self.changed.notify_all();
+    }
+
+    /// Another one, which waits until the first one has returned.
+    fn comes_later(&self) {
+        let ticket = self.changed.prepare();
+        Loom::full_fence();
+        let returned = self.returned.load(Relaxed) == 1;
+        let reason = if returned { Wait::Woken } else { self.changed.block(ticket, None) };
+        self.changed.finish(ticket, reason);
+    }
+
+    /// The same, if a notification has claimed the first one by then.
+    fn comes_after_the_claim(&self) {
+        if self.changed.is_notified(self.ticket) {
+            self.comes_later();
+        }
+    }
+}
+
 /// A notification relies on another one's claim of that waiter, and a thread begins to wait after that, but falls asleep before it. The
 /// waiter returns nevertheless; up to 1 preemption. (With 2, 1.6 million executions take a minute: then the later waiter may also begin
 /// while the second notification looks at the waiters.)
 #[test]
 fn a_later_waiter_takes_no_notification_away() {
-    fn start() -> Counted {
-        let changed = ManuallyDrop::new(RawCondvar::new_in());
-        let ticket = changed.prepare();
-        Counted { changed, ticket, returned: Word::new(0) }
-    }
-    fn sleeps(shared: &Counted) {
-        let reason = shared.changed.block(shared.ticket, None);
-        shared.changed.finish(shared.ticket, reason);
-        shared.returned.store(1, Relaxed);
-        Loom::full_fence(); // as a mutex would order it with the look at the waiters
-        shared.changed.notify_all();
-    }
-    fn comes_later(shared: &Counted) {
-        let ticket = shared.changed.prepare();
-        Loom::full_fence();
-        let returned = shared.returned.load(Relaxed) == 1;
-        let reason = if returned { Wait::Woken } else { shared.changed.block(ticket, None) };
-        shared.changed.finish(ticket, reason);
-    }
-    let threads: &[fn(&Counted)] =
-        &[sleeps, |shared| shared.changed.notify_one(), |shared| shared.changed.notify_all(), comes_later];
+    let threads: &[fn(&Counted)] = &[
+        Counted::sleeps,
+        |shared| shared.changed.notify_one(),
+        |shared| shared.changed.notify_all(),
+        Counted::comes_later,
+    ];
     let model = Model::new(1 + usize::from(deep()));
-    crate::report("condvar", || model.check(start, threads, |_| ()));
+    crate::report("condvar", || model.check(Counted::new, threads, |_| ()));
+}
+
+/// A thread of a real-time priority begins to wait between the claim and its wake. The claimed waiter returns nevertheless; up to
+/// 2 preemptions.
+#[test]
+fn nor_does_one_of_a_higher_priority() {
+    let threads: &[fn(&Counted)] =
+        &[Counted::sleeps, |shared| shared.changed.notify_one(), Counted::comes_after_the_claim];
+    let model = Model::new(2).with_real_time(2);
+    crate::report("condvar", || model.check(Counted::new, threads, |_| ()));
 }

@@ -190,6 +190,44 @@ fn an_abandoned_notification_goes_to_the_next() {
     assert!(!condvar.has_waiters());
 }
 
+/// A thread of a real-time priority begins to wait between a claim and its wake.
+#[test]
+fn a_thread_of_a_higher_priority_takes_no_notification_away() {
+    let condvar = RawCondvar::<Native>::new();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| condvar.wait(|| (), within(PATIENCE)));
+        while condvar.waiters.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        thread::sleep(core::time::Duration::from_millis(5)); // now it sleeps
+        // A notification, up to its system call.
+        condvar.waiters.fetch_add(Waiters::CLAIM, Relaxed);
+        let before = condvar.sequence.fetch_add(1, Relaxed);
+        let urgent = scope.spawn(|| {
+            let parameters = libc::sched_param { sched_priority: 1 };
+            // SAFETY: the parameters are valid, and nothing else is passed.
+            if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &parameters) } < 0 {
+                std::println!("SKIPPED: real-time priorities are not permitted");
+                condvar.notify_all();
+                return;
+            }
+            let ticket = condvar.prepare();
+            // The waiter leaves by this alone, and nobody has notified the caller.
+            let left = (0..PATIENCE / 4).any(|_| {
+                thread::sleep(core::time::Duration::from_millis(1));
+                Waiters(condvar.waiters.load(Relaxed)).count() == 1
+            });
+            assert!(left, "the waiter sleeps on");
+            assert_eq!(condvar.block(ticket, within(2)), Wait::TimedOut);
+            assert_eq!(condvar.finish(ticket, Wait::TimedOut), Wait::TimedOut);
+        });
+        urgent.join().unwrap();
+        assert_eq!(waiter.join().unwrap(), Wait::Woken);
+        assert_ne!(condvar.sequence.load(Relaxed), before);
+    });
+    assert!(!condvar.has_waiters());
+}
+
 /// Destroyed by the notifier while the waiters are on their way out.
 #[test]
 fn it_can_be_freed_once_quiet() {

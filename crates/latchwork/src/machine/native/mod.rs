@@ -185,6 +185,10 @@ unsafe impl Machine for Native {
         futex::wake(word, count)
     }
 
+    fn is_real_time() -> bool {
+        thread::is_real_time()
+    }
+
     fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
         futex::requeue(from, expected, to);
     }

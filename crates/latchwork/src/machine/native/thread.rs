@@ -59,6 +59,20 @@ pub(super) fn cpu() -> u32 {
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
+/// Whether the kernel prefers the calling thread to threads that have slept longer. Where a filter refuses the question, it may.
+/// (glibc's function remembers the policy, and misses a change from outside; musl's always fails.)
+pub(super) fn is_real_time() -> bool {
+    // SAFETY: no memory is passed, and `errno` is always valid.
+    let policy = unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let policy = libc::syscall(libc::SYS_sched_getscheduler, 0) as i32;
+        *errno = saved;
+        policy
+    };
+    !matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE)
+}
+
 /// How many NUMA nodes the machine has, read once from the kernel.
 pub(super) fn numa_nodes() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
