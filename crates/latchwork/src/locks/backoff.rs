@@ -57,9 +57,11 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
 
 /// Nanoseconds after which the head of a queue, parked, wakes up by itself for the first time: 1 ms. A torn unlock is noticed soon.
 const FIRST_SLEEP: u64 = 1 << (10 + MICRO);
-/// Nanoseconds after which a parked thread wakes up by itself at most (134 ms), and the factor between two sleeps: a long wait
-/// costs few wakeups.
-const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 4);
+/// Nanoseconds after which a parked head wakes up by itself at most (134 ms), and the other waiters (2.1 s): a thousand of them
+/// take 0.3% of a processor.
+const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 2048 << (10 + MICRO));
+/// The factor between two such sleeps: a long wait costs few wakeups.
+const FACTOR: u64 = 4;
 /// The same of a waiter that no thread unparks: 65 microseconds to 4 ms.
 const NAPS: (u64, u64, u64) = (64 << MICRO, 4096 << MICRO, 2);
 
@@ -73,13 +75,13 @@ pub(crate) struct Intervals {
 impl Intervals {
     /// Of a parked head. A holder unparks it, unless the unlock was torn or the holder is suspended; then the sleep ends by itself.
     pub fn of_head() -> Self {
-        Self::of_sleeps(FIRST_SLEEP)
+        Intervals { next: FIRST_SLEEP, most: SLEEPS.0, factor: FACTOR }
     }
 
     /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself, the first time
     /// after `first` nanoseconds.
     pub fn of_sleeps(first: u64) -> Self {
-        Intervals { next: first, most: SLEEPS.0, factor: SLEEPS.1 }
+        Intervals { next: first, most: SLEEPS.1, factor: FACTOR }
     }
 
     fn next(&mut self) -> u64 {

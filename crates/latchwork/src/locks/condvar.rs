@@ -50,7 +50,9 @@
 //! the number past the waiter's ticket, or finds the waiter due. A waiter that sleeps is woken; one that does not sleep yet
 //! finds the number changed and does not go to sleep. So it is enough that the condition is changed with the mutex held; the notification
 //! itself may come after the unlock. If the kernel reports a timeout, the waiter was not the one that a notification woke. It
-//! reports [`Wait::Woken`] nevertheless if the number has moved, so that no notification is answered by timeouts alone.
+//! reports [`Wait::Woken`] nevertheless if it takes a claim away with it, so that no notification is answered by timeouts alone.
+//! (That the number has moved is not enough: the notification may have been another waiter's. A thread that sets a new deadline at
+//! each turn, as a pool does that lets idle threads go, would never see a timeout.)
 //!
 //! *Spurious wakeups* happen: a waiter that has not gone to sleep when another waiter is notified returns too, and so does a
 //! waiter whose thread has run a signal handler. Callers check their condition in a loop, as always.
@@ -206,10 +208,9 @@ impl<M: Machine> RawCondvar<M> {
     }
 
     /// The last piece: counts the caller out. It is the caller's last access to the condition
-    /// variable, and comes before it locks the mutex again. Returns `reason`, or [`Wait::Woken`] if
-    /// there has been a notification since `ticket` after all.
-    pub fn finish(&self, ticket: Ticket, reason: Wait) -> Wait {
-        let reason = if self.is_notified(ticket) { Wait::Woken } else { reason };
+    /// variable, and comes before it locks the mutex again. Returns `reason`, or [`Wait::Woken`] if the caller answers a
+    /// notification after all.
+    pub fn finish(&self, _ticket: Ticket, reason: Wait) -> Wait {
         let address = &raw const self.waiters;
         let mut waiters = Waiters(self.waiters.load(Relaxed));
         // (A) pairs with `wait_until_quiet`: the caller's accesses are over.
@@ -220,7 +221,7 @@ impl<M: Machine> RawCondvar<M> {
             // By now the memory may be gone: only the address is used.
             M::wake(address, u32::MAX);
         }
-        reason
+        if waiters.claimed() > 0 { Wait::Woken } else { reason }
     }
 
     /// Called between `finish` and the lock of the mutex: gives other threads the processor while `is_held`. The thread that

@@ -4,7 +4,7 @@
 //! takes in its own prepare handler is held at the fork, and when the program's child handler releases it, the new
 //! generation has begun. That is why `__register_atfork` is exported: see [`entry`](super::entry).
 
-use crate::families::rwlock::holds;
+use crate::families::rwlock::{gate, holds};
 use crate::observers::{profile, trace};
 use crate::state::table::REAL;
 use crate::state::{counters, generation, mapping, place, stderr};
@@ -65,4 +65,5 @@ unsafe extern "C" fn child() {
     // SAFETY: the child has one thread.
     unsafe { Native::forget_readers() };
     holds::after_fork();
+    gate::after_fork();
 }

@@ -304,6 +304,38 @@ static void destroyed_while_waited(pthread_mutex_t *m)
     OK(pthread_mutex_destroy(m));
 }
 
+/* A signal for one waiter is no answer to the deadlines of the others. */
+static struct timespec end;
+static int waiting, late;
+static void *until_the_end(void *unused)
+{
+    OK(pthread_mutex_lock(&mutex));
+    waiting++;
+    int result = pthread_cond_timedwait(&cond, &mutex, &end);
+    CHECK(result == 0 || result == ETIMEDOUT);
+    late += result == ETIMEDOUT;
+    OK(pthread_mutex_unlock(&mutex));
+    return unused;
+}
+static void the_others_time_out(void)
+{
+    pthread_t threads[3];
+    end = in_ms(CLOCK_REALTIME, 500);
+    for (int i = 0; i < 3; i++)
+        threads[i] = start(until_the_end, NULL);
+    for (int all = 0; !all;) {
+        sleep_ms(5);
+        OK(pthread_mutex_lock(&mutex));
+        all = waiting == 3;
+        OK(pthread_mutex_unlock(&mutex));
+    }
+    sleep_ms(5); /* now they sleep */
+    OK(pthread_cond_signal(&cond));
+    for (int i = 0; i < 3; i++)
+        join(threads[i]);
+    EQ(late, 2);
+}
+
 int main(void)
 {
     pthread_mutex_t m;
@@ -311,6 +343,7 @@ int main(void)
     OK(pthread_cond_signal(&cond)); /* nobody there */
     OK(pthread_cond_broadcast(&cond));
     timed();
+    the_others_time_out();
     ping(2000);
     pipeline();
     broadcast(&mutex);

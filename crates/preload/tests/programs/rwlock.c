@@ -1,5 +1,6 @@
 /* Reader-writer locks: results, recursion, timed forms, exclusion. */
 #include "check.h"
+#include <sys/resource.h>
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_rwlock_t prefers_writer = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -111,6 +112,26 @@ static void recursion(pthread_rwlock_t *l)
     }
     join(writer);
     EQ(state, 2);
+}
+
+/* Many writers behind a reader that stays: nearly all of them sleep. */
+static void waiting_writers(void)
+{
+    enum { WRITERS = 64, MOST_WAKEUPS = 4000 };
+    pthread_t threads[WRITERS];
+    struct rusage before, after;
+    pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+    OK(pthread_rwlock_rdlock(&l));
+    for (int i = 0; i < WRITERS; i++)
+        threads[i] = start(write_after, &l);
+    sleep_ms(50);
+    getrusage(RUSAGE_SELF, &before);
+    sleep_ms(500);
+    getrusage(RUSAGE_SELF, &after);
+    OK(pthread_rwlock_unlock(&l));
+    for (int i = 0; i < WRITERS; i++)
+        join(threads[i]);
+    CHECK(after.ru_nvcsw - before.ru_nvcsw < MOST_WAKEUPS);
 }
 
 /* So many reads that a lock which favours readers does so from now on. */
@@ -257,6 +278,7 @@ int main(void)
     recursion(&l);
     OK(pthread_rwlock_destroy(&l));
     times_of_often_read();
+    waiting_writers();
     many();
     handed_over();
     many_objects();

@@ -190,6 +190,23 @@ fn an_abandoned_notification_goes_to_the_next() {
     assert!(!condvar.has_waiters());
 }
 
+/// A notification of one waiter is no answer to the deadline of another.
+#[test]
+fn the_others_time_out() {
+    let condvar = RawCondvar::<Native>::new();
+    thread::scope(|scope| {
+        let waiters = [(); 3].map(|()| scope.spawn(|| condvar.wait(|| (), within(500))));
+        while Waiters(condvar.waiters.load(Relaxed)).count() < 3 {
+            thread::yield_now();
+        }
+        thread::sleep(core::time::Duration::from_millis(5)); // now they sleep
+        condvar.notify_one();
+        let woken =
+            waiters.map(|waiter| waiter.join().unwrap()).iter().filter(|&&why| why == Wait::Woken).count();
+        assert_eq!(woken, 1);
+    });
+}
+
 /// A thread of a real-time priority begins to wait between a claim and its wake.
 #[test]
 fn a_thread_of_a_higher_priority_takes_no_notification_away() {

@@ -66,6 +66,7 @@ use raw::{
 };
 
 pub(crate) mod chosen;
+pub(crate) mod gate;
 pub(crate) mod holds;
 pub(crate) mod over_glibc;
 mod preference;

@@ -13,11 +13,15 @@
 //! While a writer is inside, waiting writers keep no reader out, because that writer does so anyway: then the next turn
 //! begins at once.
 //!
+//! After the first half of its first turn, a writer goes on only when no other such writer of the rwlock takes turns; until then it
+//! sleeps ([`gate`](super::gate)).
+//!
 //! A writer with a real-time policy shuts nobody out behind a reader: readers of a higher priority must not wait for it.
 //!
 //! A waiter cannot leave the queues of `pf-t`, `pf-q`, `mcs-rw`, `percpu` and `cohort-rw`. There `write_until` polls, so
 //! under this library no writer of theirs ever shuts readers out, and a writer may starve, as under glibc.
 
+use super::gate;
 use super::raw::operations;
 use crate::state::abi::RwLock;
 use crate::state::cancel;
@@ -53,23 +57,41 @@ pub(super) unsafe fn write(l: &RwLock, deadline: Option<Deadline>) -> bool {
 /// As [`write`].
 unsafe fn in_turns(l: &RwLock, deadline: Option<Deadline>) -> bool {
     let lock = operations(l);
-    let real_time = is_real_time();
-    let mut turn = if real_time { SHUT_OUT_REAL_TIME } else { SHUT_OUT.0 };
+    let is_late = || deadline.is_some_and(|deadline| deadline.passed::<Native>());
     // SAFETY: the caller's rwlock is a live one of ours.
     unsafe {
-        loop {
-            if (!real_time || (lock.is_write_locked)(l)) && (lock.write_until)(l, end_of(turn, deadline)) {
-                return true;
+        if is_real_time() {
+            loop {
+                let end = || end_of(SHUT_OUT_REAL_TIME, deadline);
+                if (lock.is_write_locked)(l) && (lock.write_until)(l, end()) || let_readers_pass(l, end()) {
+                    return true;
+                }
+                if is_late() {
+                    return (lock.try_write)(l);
+                }
             }
-            if let_readers_pass(l, end_of(turn, deadline)) {
-                return true;
-            }
-            if deadline.is_some_and(|deadline| deadline.passed::<Native>()) {
-                return (lock.try_write)(l);
-            }
-            if !real_time {
+        }
+        if (lock.write_until)(l, end_of(SHUT_OUT.0, deadline)) {
+            return true;
+        }
+        let go_on = || {
+            let mut turn = SHUT_OUT.0;
+            loop {
+                if let_readers_pass(l, end_of(turn, deadline)) {
+                    return true;
+                }
+                if is_late() {
+                    return (lock.try_write)(l);
+                }
                 turn = (turn * 2).min(SHUT_OUT.1);
+                if (lock.write_until)(l, end_of(turn, deadline)) {
+                    return true;
+                }
             }
+        };
+        match gate::of(core::ptr::from_ref(l).addr()) {
+            Some(gate) => gate.alone(deadline, go_on).unwrap_or_else(|| (lock.try_write)(l)),
+            None => go_on(),
         }
     }
 }
