@@ -440,7 +440,7 @@ fn cpp_programs_under_sanitizers() {
         ("types.cpp", "-fsanitize=address,undefined"),
         ("drop_in.cpp", "-fsanitize=address,undefined"),
     ] {
-        let more = &[sanitizer, "-O1"];
+        let more = &[sanitizer, "-O0"];
         Build { compiler: "g++", standard: "c++20", source, link: Link::Static, more }.run();
     }
 }

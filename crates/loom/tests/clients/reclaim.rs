@@ -3,7 +3,7 @@
 //! An object stands in loom's `UnsafeCell`. loom reports a race if the object is reclaimed while a reader is in its
 //! section, or if the reader's loads are not ordered before the reclamation.
 
-use crate::machine::{Loom, Mistake, Model, exit_thread, one_fewer_daily, thorough};
+use crate::machine::{Loom, Mistake, Model, deep, exit_thread, one_fewer_daily, thorough};
 use latchwork::machine::{Machine, Records, Word};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
@@ -363,7 +363,8 @@ fn rcu() {
     check("rcu", bounded(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
-    check("rcu", bounded(one_fewer_daily(1)), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(1), start, &[retires, replaces, reads as fn(&Rcu)], clean);
+    check("rcu", bounded(usize::from(deep())), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
     check("rcu", bounded(2), start, &[synchronizes, reads_on_and_exits as fn(&Rcu)], clean);
 }
 

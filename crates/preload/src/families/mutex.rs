@@ -117,6 +117,7 @@ pub(crate) mod raw;
 mod users;
 
 pub(super) use users::Counted;
+pub(crate) use users::after_first_attempt;
 
 /// Serves the family with `L`, the selected lock.
 pub(crate) fn install<L: RawMutex<Machine = Native>>() {

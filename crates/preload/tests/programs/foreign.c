@@ -16,6 +16,12 @@ static void *die_holding(void *m)
     return NULL;
 }
 
+static void *cannot_recover(void *m)
+{
+    EQ(pthread_mutex_lock(m), ENOTRECOVERABLE);
+    return NULL;
+}
+
 static void robust(pthread_mutex_t *m)
 {
     join(start(die_holding, m));
@@ -26,6 +32,8 @@ static void robust(pthread_mutex_t *m)
     EQ(pthread_mutex_trylock(m), EOWNERDEAD);
     OK(pthread_mutex_unlock(m)); /* not made consistent */
     EQ(pthread_mutex_lock(m), ENOTRECOVERABLE);
+    EQ(pthread_mutex_unlock(m), EPERM);
+    join(start(cannot_recover, m));
     OK(pthread_mutex_destroy(m));
 }
 

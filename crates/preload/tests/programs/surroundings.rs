@@ -136,6 +136,22 @@ fn a_preloaded_tracer_of_files() {
     }
 }
 
+/// An observer tries a lock where the program waits for it. Objects of glibc's behave as without.
+#[test]
+fn observed_objects_of_glibc() {
+    let Some(program) = compile("foreign.c", "observed_foreign", &[]) else { return };
+    for variable in ["LATCHWORK_PROFILE", "LATCHWORK_TRACE", "LATCHWORK_CHECK"] {
+        for mutex in ["glibc", default_mutex()] {
+            let directory = recorded::directory();
+            let setting = Setting::new(mutex, "glibc");
+            let what = format!("{} with {variable}", setting.what(&program));
+            let output = watch(setting.command(&program).env(variable, &directory), &what);
+            assert!(output.stdout == b"ok\n" && output.status.success(), "{what}: {}", output.status);
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+}
+
 /// A process whose streams are closed, and whose number 2 is a file of its own, as daemons have it: reports go to the stream that the
 /// process began with.
 #[test]

@@ -57,13 +57,13 @@ impl Use {
     /// Calls `wait` as the only writer of the rwlock. `None`: the deadline passed first.
     pub(super) fn alone<R>(&self, deadline: Option<Deadline>, wait: impl FnOnce() -> R) -> Option<R> {
         let lock = &self.0.lock;
-        let token = match deadline {
+        match deadline {
             None => lock.lock(),
             Some(deadline) => lock.lock_until(deadline)?,
-        };
+        }
         let result = wait();
         // SAFETY: acquired above.
-        unsafe { lock.unlock(token) };
+        unsafe { lock.unlock(()) };
         Some(result)
     }
 }

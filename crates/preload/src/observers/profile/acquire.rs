@@ -55,12 +55,12 @@ pub(super) unsafe fn acquire(
 #[inline(never)]
 unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -> c_int) -> c_int {
     let Some(local) = &mut threads::current() else {
-        return if result == EBUSY { block() } else { result };
+        return if result == EBUSY { block() } else { call.failed(result) };
     };
     let origin = fast::take_back(local, call.address, call.is_read());
     let filter = filter::value(call.address);
     let Some(place) = local.place(call.kind(), call.address) else {
-        return if result == EBUSY { block() } else { result };
+        return if result == EBUSY { block() } else { call.failed(result) };
     };
     match result {
         // SAFETY: the caller's object is live.
@@ -70,7 +70,7 @@ unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -
             unsafe { acquired(local, place, call, origin, 0, filter) };
             result
         }
-        error => error,
+        error => call.failed(error),
     }
 }
 
@@ -110,7 +110,7 @@ unsafe fn acquire_with(
 ) -> c_int {
     let pass = |block: &mut dyn FnMut() -> c_int| match attempt() {
         EBUSY => block(),
-        result => result,
+        result => call.failed(result),
     };
     // The recording of a new thread begins here, which takes a while.
     let begin = if threads::is_new() { clock::now() } else { 0 };
@@ -126,7 +126,7 @@ unsafe fn acquire_with(
         }
         // SAFETY: the caller's object is live.
         EBUSY => unsafe { contended(local, place, call, site, begin, block) },
-        error => error,
+        error => call.failed(error),
     }
 }
 

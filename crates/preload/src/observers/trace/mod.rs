@@ -233,8 +233,19 @@ struct Call {
     op: u32,
 }
 
+impl Call {
+    /// The result of a call whose first attempt, which the program did not ask for, had this error.
+    fn failed(self, error: c_int) -> c_int {
+        if self.kind != kind::MUTEX {
+            return error;
+        }
+        // SAFETY: the address is a live mutex's.
+        unsafe { mutex::after_first_attempt(core::ptr::with_exposed_provenance(self.address), error) }
+    }
+}
+
 fn mutex_call(m: *mut Mutex) -> Call {
-    Call { kind: kind::MUTEX, address: m.addr(), op: op::ACQUIRE }
+    Call { kind: kind::MUTEX, address: m.expose_provenance(), op: op::ACQUIRE }
 }
 
 fn reading(l: *mut RwLock) -> Call {
@@ -277,7 +288,7 @@ fn acquire(call: Call, attempt: impl FnOnce() -> c_int, block: impl FnOnce() -> 
         return result;
     }
     if result != EBUSY {
-        return result;
+        return call.failed(result);
     }
     let since = ticks();
     let result = block();
