@@ -119,6 +119,7 @@ unsafe impl Reclaim for Crossbeam {
 unsafe impl SectionWide for Crossbeam {
     const LOCKED: &'static str = "crossbeam-epoch";
     const LOCK_FREE: &'static str = "crossbeam-epoch-nbs";
+    const COUNTS: bool = false;
 }
 
 /// seize.
@@ -188,6 +189,7 @@ unsafe impl Reclaim for Seize {
 unsafe impl SectionWide for Seize {
     const LOCKED: &'static str = "seize";
     const LOCK_FREE: &'static str = "seize-nbs";
+    const COUNTS: bool = false;
 }
 
 /// haphazard. (Only for tables that follow no marked pointers: its hazards are exact addresses.)
@@ -306,4 +308,5 @@ unsafe impl Reclaim for Haphazard {
 impl PerReference for Haphazard {
     const LOCKED: &'static str = "haphazard";
     const LOCK_FREE: &'static str = "haphazard-nbs";
+    const COUNTS: bool = false;
 }
