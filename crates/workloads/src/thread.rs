@@ -279,7 +279,7 @@ impl<'a, S: Stage> Thread<'a, S> {
     }
 
     fn sample(&mut self, since: u64) {
-        let waited = S::now().saturating_sub(since);
+        let waited = S::now().saturating_sub(since).saturating_sub(S::clock_ns());
         // A wait counts, whole, if it ends after the warm-up. A thread that began to wait in the warm-up and gets the lock
         // late, or only after the end, is the one that starved.
         let began_in_warm_up = self.phase == Phase::WarmUp;

@@ -19,11 +19,7 @@ use std::sync::{Barrier, RwLock};
 /// What is measured; the first is what the others are compared with.
 pub static SUBJECTS: &[Subject] = &[
     Subject::new("RcuMap", rate::<RcuMap<u64, u64>>),
-    Subject {
-        name: "RcuMap, sections of 64",
-        rate: rate::<Sections>,
-        lookups_only: true,
-    },
+    Subject { name: "RcuMap, sections of 64", rate: rate::<Sections>, lookups_only: true },
     Subject::new("dashmap", rate::<dashmap::DashMap<u64, u64, RandomState>>),
     Subject::new("papaya", rate::<papaya::HashMap<u64, u64, RandomState>>),
     Subject::new("scc", rate::<scc::HashMap<u64, u64, RandomState>>),
