@@ -72,8 +72,8 @@ pub struct Options {
     /// fails is shown step by step, and fails again when it is repeated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
     explore: Option<u64>,
-    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others. Of `all`, those are
-    /// explored that promise it
+    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others. `all` is then
+    /// all locks that promise it
     #[arg(long, requires = "explore")]
     freeze: bool,
     /// Torture locks that are broken on purpose instead (or the one that --twin names), and fail if one is not caught
