@@ -26,3 +26,4 @@ pub mod tables;
 pub mod thread;
 pub mod topology;
 pub mod workload;
+pub mod zipf;

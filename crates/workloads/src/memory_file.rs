@@ -15,6 +15,15 @@ const NUMBER: usize = size_of::<u64>();
 impl MemoryFile {
     /// With so many blocks of zeros.
     pub fn new(blocks: usize) -> io::Result<Self> {
+        let (needed, there) = ((blocks as u64).saturating_mul(BLOCK as u64), available());
+        if let Some(there) = there.filter(|there| needed > *there) {
+            let mib = |bytes| bytes >> 20;
+            return Err(io::Error::other(format!(
+                "it takes {} MiB, and {} are free",
+                mib(needed),
+                mib(there)
+            )));
+        }
         // SAFETY: the name is a C string.
         let descriptor = unsafe { libc::memfd_create(c"latchwork".as_ptr(), libc::MFD_CLOEXEC) };
         if descriptor < 0 {
@@ -36,6 +45,13 @@ impl MemoryFile {
     }
 }
 
+/// Bytes of memory that can be had without swapping, if the kernel says so.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
 impl File for MemoryFile {
     fn read(&self, block: usize) -> Result<u64, String> {
         let mut bytes = [0; BLOCK];
@@ -50,5 +66,16 @@ impl File for MemoryFile {
 
     fn write(&self, block: usize, number: u64) -> Result<(), String> {
         self.fill(block, number).map_err(|error| format!("block {block} cannot be written: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_fit_is_refused_before_it_is_written() {
+        let error = MemoryFile::new(1 << 40).err().unwrap();
+        assert!(error.to_string().starts_with("it takes 4294967296 MiB, and "), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use crate::topology::{Placement, Topology};
 use latchwork::machine::Native;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Barrier, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 const WARM_UP: u8 = 0;
@@ -37,8 +37,31 @@ pub struct Threads {
     phase: AtomicU8,
     measured_ns: AtomicU64,
     usage: OnceLock<Usage>,
+    stop: Arc<Stop>,
     /// Called if the threads do not come to their end; must not return, since they cannot be ended.
     stuck: fn(&str) -> !,
+}
+
+/// Ends a run early when another thread asks for it.
+#[derive(Debug, Default)]
+pub struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// From now on, runs that have this end at once. What they measured is worth nothing.
+    pub fn ask(&self) {
+        *self.asked.lock().expect("no thread panics while it holds the mutex") = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps for so long, or until another thread asks.
+    fn sleep(&self, time: Duration) {
+        let asked = self.asked.lock().expect("no thread panics while it holds the mutex");
+        let slept = self.changed.wait_timeout_while(asked, time, |asked| !*asked);
+        drop(slept.expect("no thread panics while it holds the mutex"));
+    }
 }
 
 /// Threads that have come to their end.
@@ -60,16 +83,22 @@ impl Threads {
             phase: AtomicU8::new(WARM_UP),
             measured_ns: AtomicU64::new(0),
             usage: OnceLock::new(),
+            stop: Arc::default(),
             stuck,
         }
     }
 
+    /// The same, ended early when `stop` is asked for.
+    pub fn stopped_by(self, stop: Arc<Stop>) -> Self {
+        Threads { stop, ..self }
+    }
+
     /// Lets the time pass, and ends the run.
     fn direct(&self, threads: usize, ended: &Ended) {
-        std::thread::sleep(self.options.warm_up);
+        self.stop.sleep(self.options.warm_up);
         let (start, before) = (Instant::now(), used());
         self.phase.store(MEASURING, Relaxed);
-        std::thread::sleep(self.options.measured);
+        self.stop.sleep(self.options.measured);
         self.phase.store(OVER, Relaxed);
         self.measured_ns.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
         let after = used();
@@ -145,6 +174,10 @@ impl Stage for Threads {
         compute(ns.saturating_sub(speed.overhead_ns).saturating_mul(speed.steps_per_ns) >> 20);
     }
 
+    fn clock_ns() -> u64 {
+        speed().clock_ns
+    }
+
     fn cpus(&self) -> usize {
         self.topology.cpus()
     }
@@ -199,12 +232,14 @@ fn compute(steps: u64) {
     }
 }
 
-/// What [`compute`] costs.
+/// What [`compute`] and a look at the clock cost.
 struct Speed {
     /// Times 2^20.
     steps_per_ns: u64,
     /// Nanoseconds of a call without a step.
     overhead_ns: u64,
+    /// Nanoseconds that the clock shows between two looks at it, one right after the other.
+    clock_ns: u64,
 }
 
 /// Measured once: the fastest of several trials, spread over some time; the others were disturbed.
@@ -220,14 +255,16 @@ fn speed() -> &'static Speed {
         u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     };
     SPEED.get_or_init(|| {
-        let (mut long, mut empty) = (u64::MAX, u64::MAX);
+        let (mut long, mut empty, mut clock) = (u64::MAX, u64::MAX, u64::MAX);
         for _ in 0..BATCHES {
             std::thread::sleep(Duration::from_millis(2));
             for _ in 0..TRIALS {
                 long = long.min(time(&|| compute(STEPS)));
                 empty = empty.min(time(&|| (0..CALLS).for_each(|_| compute(0))));
+                let first = Threads::now();
+                clock = clock.min(Threads::now().saturating_sub(first));
             }
         }
-        Speed { steps_per_ns: ((STEPS << 20) / long).max(1), overhead_ns: empty / CALLS }
+        Speed { steps_per_ns: ((STEPS << 20) / long).max(1), overhead_ns: empty / CALLS, clock_ns: clock }
     })
 }

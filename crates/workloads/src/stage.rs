@@ -76,6 +76,12 @@ pub trait Stage: Sync + Sized {
         Self::Machine::now(Clock::Monotonic)
     }
 
+    /// Nanoseconds that the clock shows between two looks at it, one right after the other. They are no part of a wait.
+    #[inline(always)]
+    fn clock_ns() -> u64 {
+        0
+    }
+
     /// How many threads of the machine can run at a time.
     fn cpus(&self) -> usize;
 

@@ -279,9 +279,13 @@ impl<'a, S: Stage> Thread<'a, S> {
     }
 
     fn sample(&mut self, since: u64) {
-        let waited = S::now().saturating_sub(since);
-        if self.phase == Phase::Measuring {
-            let times = self.sampler.stands_for;
+        let waited = S::now().saturating_sub(since).saturating_sub(S::clock_ns());
+        // A wait counts, whole, if it ends after the warm-up. A thread that began to wait in the warm-up and gets the lock
+        // late, or only after the end, is the one that starved.
+        let began_in_warm_up = self.phase == Phase::WarmUp;
+        if !began_in_warm_up || self.stage.phase() != Phase::WarmUp {
+            // The acquisitions that this sample would stand for were in the warm-up.
+            let times = if began_in_warm_up { 1 } else { self.sampler.stands_for };
             // Clamped to the bounds, which is all that recording asks.
             self.tally.waits.record_n(waited.clamp(1, LONGEST_NS), times).expect("within bounds");
         }

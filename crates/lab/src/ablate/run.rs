@@ -2,6 +2,7 @@
 
 use super::variants::{self, Variant, Visitor, YARDSTICKS};
 use super::{Options, Subject, machines};
+use crate::measure::interrupt::hearing;
 use crate::measure::{progress, stuck};
 use crate::simulate::stage::Simulated;
 use crate::simulate::sweep::in_parallel;
@@ -16,10 +17,11 @@ use latchwork_workloads::load::counter::Counter;
 use latchwork_workloads::load::rwbench::RwBench;
 use latchwork_workloads::lock::Lock;
 use latchwork_workloads::measure::Measured;
-use latchwork_workloads::native::{self, Threads};
+use latchwork_workloads::native::{self, Stop, Threads};
 use latchwork_workloads::stage::Stage;
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Settings, Workload};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads for each processor.
@@ -342,6 +344,7 @@ pub fn simulated(plan: &Plan) -> Result<Results> {
 pub fn natively(plan: &Plan) -> Result<Results> {
     let (signals, bar) = watch(plan)?;
     let mut results = Results::new(plan);
+    let stop = Arc::new(Stop::default());
     'rounds: for round in 0..plan.runs {
         for point in 0..plan.points.len() {
             for variant in order(round as usize, plan.variants.len()) {
@@ -356,7 +359,12 @@ pub fn natively(plan: &Plan) -> Result<Results> {
                     placement: Placement::Free,
                     seed: job.seed,
                 };
-                let result = plan.measure(&job, &Threads::new(options, stuck));
+                let stage = Threads::new(options, stuck).stopped_by(stop.clone());
+                let (result, signal) = hearing(&signals, &stop, || plan.measure(&job, &stage))?;
+                results.interrupted = signal;
+                if signal.is_some() {
+                    break 'rounds;
+                }
                 results.file(plan, &job, result);
                 bar.inc(1);
             }

@@ -2,6 +2,7 @@
 
 mod instructions;
 
+use crate::measure::interrupt::hearing;
 use crate::measure::json::About;
 use crate::measure::options::{self, Common};
 use crate::measure::plan::{Limits, Plan};
@@ -13,9 +14,10 @@ use latchwork_console::machine::{self, Machine};
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_console::stats::order;
-use latchwork_workloads::native::{self, Threads};
+use latchwork_workloads::native::{self, Stop, Threads};
 use latchwork_workloads::registry::Point;
 use latchwork_workloads::{peers, topology};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// After the options in `latchwork-lab bench --help`.
@@ -27,7 +29,8 @@ before anything counts. Each workload checks its data: a lock that loses an upda
 One acquisition in up to 256 is timed (every one if a thread makes fewer than one in 5 us), so that
 reading the clock does not change the result; `max` is the longest timed wait.
 
-Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far
+(a second one ends the command at once).
 
 Examples:
   latchwork-lab bench --list                            the workloads
@@ -65,15 +68,15 @@ const MOST_PER_CPU: usize = 64;
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Length of each measurement
-    #[arg(long, value_name = "SECS", default_value = "0.4", value_parser = options::seconds, allow_negative_numbers = true)]
-    seconds: Duration,
+    /// Length of each measurement [default: 0.4]
+    #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
+    seconds: Option<Duration>,
     /// Length of the warm-up before a measurement [default: a fifth of its length]
     #[arg(long, value_name = "SECS", value_parser = options::seconds, allow_negative_numbers = true)]
     warm_up: Option<Duration>,
-    /// Where threads run
-    #[arg(long, value_enum, default_value_t)]
-    placement: Placement,
+    /// Where threads run [default: free]
+    #[arg(long, value_enum)]
+    placement: Option<Placement>,
     /// Measure a lock once only where it did less than this share of the best in the first round
     #[arg(long, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     cut: Option<f64>,
@@ -87,10 +90,9 @@ fn share(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Where threads run.
-#[derive(Copy, Clone, Default, Debug, ValueEnum)]
+#[derive(Copy, Clone, Debug, ValueEnum)]
 enum Placement {
     /// Where the scheduler puts them
-    #[default]
     Free,
     /// Bound to one NUMA node's CPUs after the other's
     FirstFill,
@@ -111,8 +113,8 @@ impl Placement {
 /// Measures, prints, and returns the exit status.
 pub fn bench(options: &Options) -> Result<i32> {
     let common = &options.common;
-    if common.workload.as_deref() == Some(instructions::NAME) && !common.list {
-        return instructions::run(common);
+    if common.workload.as_deref() == Some(instructions::NAME) {
+        return instructions::run(options);
     }
     let candidates = peers::candidates();
     if common.list {
@@ -139,14 +141,14 @@ pub fn bench(options: &Options) -> Result<i32> {
     for plan in plans {
         let results = measure(&plan, options)?;
         let interrupted = results.interrupted.is_some();
-        let header = format!("{}; {} s each", machine.line(), options.seconds.as_secs_f64());
+        let header = format!("{}; {} s each", machine.line(), seconds(options).as_secs_f64());
         let about = About {
             command: "bench",
             machine: serde_json::to_value(&machine).expect("plain data"),
             options: serde_json::json!({
-                "seconds": options.seconds.as_secs_f64(),
+                "seconds": seconds(options).as_secs_f64(),
                 "warm_up_s": warm_up(options).as_secs_f64(),
-                "placement": format!("{:?}", options.placement),
+                "placement": format!("{:?}", placement(options)),
                 "cut": options.cut,
             }),
         };
@@ -158,8 +160,16 @@ pub fn bench(options: &Options) -> Result<i32> {
     finish(&parts, common, &machine.line())
 }
 
+fn seconds(options: &Options) -> Duration {
+    options.seconds.unwrap_or(Duration::from_millis(400))
+}
+
+fn placement(options: &Options) -> Placement {
+    options.placement.unwrap_or(Placement::Free)
+}
+
 fn warm_up(options: &Options) -> Duration {
-    options.warm_up.unwrap_or(options.seconds / 5)
+    options.warm_up.unwrap_or(seconds(options) / 5)
 }
 
 fn measure(plan: &Plan, options: &Options) -> Result<Results> {
@@ -168,6 +178,7 @@ fn measure(plan: &Plan, options: &Options) -> Result<Results> {
     let bar = progress(plan.measurements());
     let start = Instant::now();
     let locks = plan.locks.len();
+    let stop = Arc::new(Stop::default());
     'rounds: for round in 0..plan.runs {
         for first in (0..results.points.len()).step_by(locks.max(1)) {
             if round == 1 {
@@ -189,17 +200,23 @@ fn measure(plan: &Plan, options: &Options) -> Result<Results> {
                 bar.tick();
                 let stage = Threads::new(
                     native::Options {
-                        measured: options.seconds,
+                        measured: seconds(options),
                         warm_up: warm_up(options),
-                        placement: options.placement.native(),
+                        placement: placement(options).native(),
                         seed: plan.seed.wrapping_add(u64::from(round)),
                     },
                     stuck,
-                );
+                )
+                .stopped_by(stop.clone());
                 let settings = &plan.settings[place.settings];
                 let point = Point { workload: plan.workload.name, settings, threads };
-                let result = peers::run(&point, &stage, name, kind);
-                results.file(first + lock, result.map(Run::from));
+                let run = || peers::run(&point, &stage, name, kind);
+                let (result, signal) = hearing(&signals, &stop, run)?;
+                if signal.is_some() {
+                    results.interrupted = signal;
+                    break 'rounds;
+                }
+                results.file(first + lock, result.map(|measured| Run::from(measured).of_round(round)));
                 bar.inc(1);
             }
         }

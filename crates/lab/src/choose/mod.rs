@@ -18,8 +18,9 @@ use std::path::PathBuf;
 /// After the options in `latchwork-lab choose --help`.
 pub const HELP: &str = "\
 A small grid of simulations: sections of 100 ns and 2 us, from a few threads to twice as many as there are processors, on
-machines of today, with and without reads. The table names each lock within 10% of the best one. Waits that are long, other
-work of the machine and real-time priorities are not asked about: `latchwork compare` measures your own program.
+machines of today, with and without reads. Each point is the median of five seeds. The table names each lock within 10% of
+the best one. Waits that are long, other work of the machine and real-time priorities are not asked about: `latchwork
+compare` measures your own program.
 
 Examples:
   latchwork-lab choose                                   print the table
@@ -92,6 +93,9 @@ const QUESTIONS: [Question; 4] = [
 const MEASURED_NS: u64 = 2_000_000;
 /// With more threads than processors a run takes some quanta of the scheduler.
 const MEASURED_IN_TURNS_NS: u64 = 20_000_000;
+/// Seeds of each point, of which the median counts. In [`MEASURED_NS`] a lock that batches by sockets, such as `shfl`, makes
+/// two or three batches, and its rate is up to a fifth lower with one seed than with another.
+const RUNS: u32 = 5;
 /// A lock with this share of the best one's rate is named beside it.
 const NEAR: f64 = 0.9;
 
@@ -138,7 +142,7 @@ fn prepared(question: &Question, machine: &str, seed: u64) -> Result<Vec<(Plan, 
             cpus: profile.cpus(),
             most_threads: MAX_THREADS - 1,
             name: &profile.name,
-            runs: 1,
+            runs: RUNS,
         };
         let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
         let common = Common {
@@ -182,7 +186,11 @@ fn nearest(rates: &mut Vec<(&'static str, f64)>) -> String {
 
 /// The page; a question has `each` of the plans.
 fn page(plans: &[(Plan, How)], results: &[Results], each: usize) -> String {
-    let mut text = INTRODUCTION.replace("MACHINES", &machines(plans));
+    let mut text = INTRODUCTION
+        .replace("MACHINES", &machines(plans))
+        .replace("RUNS", &RUNS.to_string())
+        .replace("MEASURED", &(MEASURED_NS / 1_000_000).to_string())
+        .replace("TURNS", &(MEASURED_IN_TURNS_NS / 1_000_000).to_string());
     let parts = plans.chunks(each).zip(results.chunks(each));
     for (question, (plans, results)) in QUESTIONS.iter().zip(parts) {
         writeln!(
@@ -246,14 +254,15 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// `MACHINES` stands for what [`machines`] says.
+/// `MACHINES` stands for what [`machines`] says, and `RUNS`, `MEASURED` and `TURNS` for the numbers above.
 const INTRODUCTION: &str = "\
 # Which lock for what
 
 The laboratory prints this page (`latchwork-lab choose --markdown docs/which-lock.md`); do not edit it. It simulates a small grid
 on profiles of MACHINES. Threads
 fill one socket after the other: the counts are 4, the cores of a socket, all processors, and two threads for each processor. A cell
-has the fastest lock, then each lock within 10% of it with its share of the best rate, then the range of the others' shares.
+has the fastest lock, then each lock within 10% of it with its share of the best rate, then the range of the others' shares. A rate is
+the median of RUNS seeds, each of MEASURED simulated ms (TURNS with two threads for each processor).
 
 Read a cell as a shortlist. [reproduction.md](reproduction.md) says how far the simulator is to be trusted, and `latchwork compare`
 measures your own program. `shfl`, `malthusian`, `hybrid`, `glibc-futex`, `cst`, `shfl-rw`, `bravo-2d-shfl-rw` and `glibc-rw-model` put
@@ -297,6 +306,7 @@ mod tests {
             for machine in MACHINES {
                 let plans = prepared(question, machine, 1).unwrap();
                 assert_eq!(plans.len(), 2);
+                assert!(plans.iter().all(|(plan, _)| plan.runs >= 5), "a shortlist of one seed is chance");
                 assert!(plans.iter().all(|(plan, _)| plan.settings.len() == 2 && !plan.threads.is_empty()));
             }
         }

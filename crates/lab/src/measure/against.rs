@@ -48,8 +48,8 @@ impl Figure {
     }
 
     fn ratio(&self, point: &Point, other: &Point) -> Option<Ratio> {
-        let rounds = point.runs.iter().zip(&other.runs);
-        let ratios: Vec<f64> = rounds
+        let ratios: Vec<f64> = point
+            .by_rounds(other)
             .filter_map(|(run, other)| Some((self.of)(run)? / (self.of)(other)?))
             .filter(|ratio| ratio.is_finite())
             .collect();
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn point(rates: &[f64]) -> Point {
-        let runs = rates.iter().map(|rate| Run::at(*rate)).collect();
+        let runs = (0..).zip(rates).map(|(round, rate)| Run::at(*rate).of_round(round)).collect();
         Point { place: Place { settings: 0, threads: 0, lock: 0 }, runs, failure: None, cut: false }
     }
 

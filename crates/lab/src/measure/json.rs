@@ -1,7 +1,7 @@
 //! The results as a JSON document: every number of every run.
 
 use super::plan::Plan;
-use super::results::{Point, Results, Run};
+use super::results::{self, Point, Results, Run};
 use latchwork_console::stats;
 use latchwork_workloads::stage;
 use serde::Serialize;
@@ -71,7 +71,7 @@ struct OneRun<'a> {
     operations: u64,
     measured_ns: u64,
     fairness: f64,
-    wait_ns: Waits,
+    wait_ns: Option<Waits>,
     per_thread: &'a [u64],
     usage: Option<Usage>,
     extra: BTreeMap<&'static str, f64>,
@@ -126,14 +126,7 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
             spread: stats::spread(&rates),
         }),
         fairness: point.median(|run| run.fairness),
-        wait_ns: some.then(|| {
-            let median = |figure: fn(&Run) -> f64| point.median(figure).unwrap_or_default();
-            Waits {
-                p50: median(|run| run.wait_p50),
-                p99: median(|run| run.wait_p99),
-                max: median(|run| run.wait_max),
-            }
-        }),
+        wait_ns: waits(|figure| point.wait(figure)),
         usage: usage(|figure| point.used(figure)),
         extra: extras.filter_map(|(name, _)| Some((*name, point.extra(name)?))).collect(),
         runs: point
@@ -144,13 +137,17 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
                 operations: run.operations,
                 measured_ns: run.measured_ns,
                 fairness: run.fairness,
-                wait_ns: Waits { p50: run.wait_p50, p99: run.wait_p99, max: run.wait_max },
+                wait_ns: waits(|figure| run.waits.as_ref().map(figure)),
                 per_thread: &run.per_thread,
                 usage: usage(|figure| Some(figure(run, run.usage.as_ref()?))),
                 extra: run.extra.iter().copied().collect(),
             })
             .collect(),
     }
+}
+
+fn waits(of: impl Fn(fn(&results::Waits) -> f64) -> Option<f64>) -> Option<Waits> {
+    Some(Waits { p50: of(|waits| waits.p50)?, p99: of(|waits| waits.p99)?, max: of(|waits| waits.max)? })
 }
 
 /// A figure of what the threads of a run used.

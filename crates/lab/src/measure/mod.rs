@@ -4,6 +4,7 @@
 //! holds what came out, wherever it was measured. The other modules print both.
 
 mod against;
+pub mod interrupt;
 pub mod json;
 pub mod list;
 pub mod options;

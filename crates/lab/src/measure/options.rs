@@ -1,11 +1,16 @@
 //! The options that `bench` and `simulate` share.
 
 use clap::Args;
-use std::path::PathBuf;
+use latchwork_console::failure::Failure;
+use latchwork_console::output;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The name of the suite of workloads in which a lock that spins does harm, in the place of a workload's.
 pub const HARM: &str = "harm";
+
+/// The seed unless the user says.
+pub const SEED: u64 = 1;
 
 /// What to measure, and where to write it.
 #[derive(Clone, Default, Args)]
@@ -32,7 +37,7 @@ pub struct Common {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED)]
     pub seed: u64,
     /// Write every number of every run here (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
@@ -43,6 +48,32 @@ pub struct Common {
     /// Draw the curves into this SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+}
+
+impl Common {
+    /// Fails if a file cannot be written, or if two of them are one.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        let files = [("--json", &self.json), ("--markdown", &self.markdown), ("--plot", &self.plot)];
+        let mut named: Vec<(&str, &Path)> = Vec::new();
+        for (option, path) in files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+        {
+            let is_stdout = path == Path::new("-");
+            if is_stdout && option != "--json" {
+                return Err(Failure::usage(format!(
+                    "{option} -: only --json is printed; name a file (./- for one of this name)"
+                )));
+            }
+            output::check(option, path)?;
+            if let Some((other, _)) = named.iter().find(|(_, other)| *other == path) {
+                return Err(Failure::usage(format!(
+                    "{other} and {option} name one file, {}",
+                    path.display()
+                )));
+            }
+            named.push((option, path));
+        }
+        Ok(())
+    }
 }
 
 /// Reads a number of seconds.

@@ -3,7 +3,7 @@
 
 use super::options::{Common, HARM};
 use latchwork_console::failure::{Failure, Result};
-use latchwork_console::{names, output};
+use latchwork_console::names;
 use latchwork_workloads::candidate::{Candidate, Kind, Origin};
 use latchwork_workloads::registry;
 use latchwork_workloads::workload::{Info, Locks, Settings, Threads};
@@ -68,12 +68,7 @@ impl Plan {
     /// What these options ask for.
     pub fn new(common: &Common, limits: &Limits) -> Result<Self> {
         let workload = workload(common.workload.as_deref().unwrap_or_default())?;
-        let files = [("--json", &common.json), ("--markdown", &common.markdown), ("--plot", &common.plot)];
-        for (option, path) in files {
-            if let Some(path) = path {
-                output::check(option, path)?;
-            }
-        }
+        common.check_files()?;
         let mut locks = locks(&workload, &common.locks, limits)?;
         let against = match &common.against {
             Some(name) => Some(among(

@@ -2,7 +2,7 @@
 
 use super::against;
 use super::plan::Plan;
-use super::results::{Place, Point, Results, varied};
+use super::results::{Place, Point, Results, Waits, varied};
 use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::stats;
 use std::fmt::Write as _;
@@ -25,6 +25,9 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         if plan.runs == 1 { "" } else { "s" },
     )
     .expect("a String");
+    if results.points.iter().flat_map(|point| &point.runs).any(|run| run.waits.is_none()) {
+        text += "-: no wait was timed.\n";
+    }
     if results.usage_is_known() {
         text += "user/op, sys/op: processor time of all threads for each operation, in the program and in the kernel.\n\
                  vol/s, inv/s: voluntary and involuntary context switches a second.\n";
@@ -82,10 +85,11 @@ fn table(plan: &Plan, results: &Results) -> Table {
 }
 
 fn figures(point: &Point, known: bool, extras: &[&'static str]) -> Vec<String> {
-    if point.runs.is_empty() {
+    if point.runs.is_empty() || point.failure.is_some() {
         return vec![if point.failure.is_some() { "FAILED" } else { "-" }.to_owned()];
     }
     let shown = |value: Option<f64>, show: fn(f64) -> String| value.map(show).unwrap_or_default();
+    let wait = |of: fn(&Waits) -> f64| point.wait(of).map_or("-".into(), time);
     let mut figures = vec![
         shown(point.rate(), rate),
         if point.runs.len() > 1 {
@@ -94,9 +98,9 @@ fn figures(point: &Point, known: bool, extras: &[&'static str]) -> Vec<String> {
             String::new()
         },
         shown(point.median(|run| run.fairness), |fairness| format!("{fairness:.2}")),
-        shown(point.median(|run| run.wait_p50), time),
-        shown(point.median(|run| run.wait_p99), time),
-        shown(point.median(|run| run.wait_max), time),
+        wait(|waits| waits.p50),
+        wait(|waits| waits.p99),
+        wait(|waits| waits.max),
     ];
     if known {
         figures.extend([
@@ -176,6 +180,7 @@ mod tests {
     use super::*;
     use crate::measure::options::Common;
     use crate::measure::plan::Limits;
+    use crate::measure::results::Run;
 
     #[test]
     fn a_table_without_a_figure_says_why() {
@@ -195,6 +200,34 @@ mod tests {
         let text = text(&plan, &results, "on nothing");
         assert!(text.contains("shfl FAILED with 2 threads: the lock lost an increment"), "{text}");
         assert!(text.contains("op/s") && text.lines().any(|line| line.trim() == "2  shfl  FAILED"), "{text}");
+    }
+
+    #[test]
+    fn a_lock_that_failed_is_not_the_fastest() {
+        let limits = Limits {
+            candidates: &crate::simulate::candidates(),
+            handful: &["shfl", "mcs", "ttas"],
+            cpus: 2,
+            most_threads: 8,
+            name: "",
+            runs: 3,
+        };
+        let common =
+            Common { workload: Some("counter".into()), threads: Some("2".into()), ..Common::default() };
+        let plan = Plan::new(&common, &limits).map_err(|error| error.message).unwrap();
+        let mut results = Results::new(&plan);
+        for round in 0..3 {
+            for (lock, rate) in [9e6, 2e6, 1e6].into_iter().enumerate() {
+                let failed = lock == 0 && round == 1;
+                let run = Run::at(rate).of_round(round);
+                results.file(lock, if failed { Err("it lost an update".into()) } else { Ok(run) });
+            }
+        }
+        let text = text(&plan, &results, "on nothing");
+        let name = |lock: usize| plan.locks[lock].name;
+        assert!(text.contains(&format!("{} is the fastest; as a share of it: {} 0.50.", name(1), name(2))));
+        let row = format!("2  {}  FAILED", name(0));
+        assert!(text.lines().any(|line| line.split_whitespace().eq(row.split_whitespace())), "{text}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::ops::Range;
 /// One measurement of a point.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// Which of the point's rounds. All locks of a round take turns.
+    pub round: u32,
     /// Operations a second.
     pub rate: f64,
     /// All operations that counted.
@@ -17,12 +19,8 @@ pub struct Run {
     pub measured_ns: u64,
     /// See [`latchwork_workloads::measure::fairness`].
     pub fairness: f64,
-    /// Median wait, in nanoseconds.
-    pub wait_p50: f64,
-    /// ... that 99 in 100 do not exceed.
-    pub wait_p99: f64,
-    /// ... the longest.
-    pub wait_max: f64,
+    /// Waits for the lock, if any was timed.
+    pub waits: Option<Waits>,
     /// Operations of each thread.
     pub per_thread: Vec<u64>,
     /// What the threads used, if that is known.
@@ -31,17 +29,27 @@ pub struct Run {
     pub extra: Vec<(&'static str, f64)>,
 }
 
+/// Waits for the lock in a run, in nanoseconds.
+#[derive(Copy, Clone, Debug)]
+pub struct Waits {
+    /// The median.
+    pub p50: f64,
+    /// What 99 in 100 do not exceed.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
 impl Run {
     /// A run of one thread, of which only the rate is known.
     pub fn at(rate: f64) -> Self {
         Run {
+            round: 0,
             rate,
             operations: 1,
             measured_ns: 1,
             fairness: 0.5,
-            wait_p50: 1.0,
-            wait_p99: 1.0,
-            wait_max: 1.0,
+            waits: None,
             per_thread: vec![1],
             usage: None,
             extra: Vec::new(),
@@ -50,6 +58,11 @@ impl Run {
 }
 
 impl Run {
+    /// The same, of this round.
+    pub fn of_round(self, round: u32) -> Self {
+        Run { round, ..self }
+    }
+
     /// So many of a whole run, for each operation.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.operations.max(1) as f64
@@ -64,14 +77,19 @@ impl Run {
 impl From<Measured> for Run {
     fn from(measured: Measured) -> Self {
         let quantile = |q| measured.waits.value_at_quantile(q) as f64;
+        // Tables time no wait, and a thread may have got no lock in a short time.
+        let some = !measured.waits.is_empty();
         Run {
+            round: 0,
             rate: measured.rate(),
             operations: measured.operations,
             measured_ns: measured.measured_ns,
             fairness: measured.fairness,
-            wait_p50: quantile(0.5),
-            wait_p99: quantile(0.99),
-            wait_max: measured.waits.max() as f64,
+            waits: some.then(|| Waits {
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                max: measured.waits.max() as f64,
+            }),
             usage: measured.usage,
             extra: measured.extra.iter().map(|extra| (extra.name, extra.value)).collect(),
             per_thread: measured.per_thread,
@@ -122,9 +140,22 @@ impl Point {
         self.runs.iter().map(|run| run.rate).collect()
     }
 
-    /// Median operations a second.
+    /// Median operations a second. None if a run failed: a lock that lost an update has no rate to compare with.
     pub fn rate(&self) -> Option<f64> {
-        self.median(|run| run.rate)
+        self.median(|run| run.rate).filter(|_| self.failure.is_none())
+    }
+
+    /// The median over the runs of a figure of the waits, if any was timed.
+    pub fn wait(&self, figure: impl Fn(&Waits) -> f64) -> Option<f64> {
+        let values: Vec<f64> = self.runs.iter().filter_map(|run| run.waits.as_ref().map(&figure)).collect();
+        (!values.is_empty()).then(|| stats::median(&values))
+    }
+
+    /// The point's runs, each with the other point's run of the same round. None if one of them failed.
+    pub fn by_rounds<'a>(&'a self, other: &'a Point) -> impl Iterator<Item = (&'a Run, &'a Run)> {
+        let well = self.failure.is_none() && other.failure.is_none();
+        let pair = |run: &'a Run| Some((run, other.runs.iter().find(|other| other.round == run.round)?));
+        self.runs.iter().filter(move |_| well).filter_map(pair)
     }
 
     /// The median of an extra figure.
@@ -220,4 +251,30 @@ pub fn varied(plan: &Plan, index: usize) -> String {
     };
     let varied = plan.settings[index].iter().filter(|(name, ..)| differs(name));
     varied.map(|(name, text, _)| format!("{name}={text}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(rounds: &[(u32, f64)]) -> Point {
+        let runs = rounds.iter().map(|(round, rate)| Run::at(*rate).of_round(*round)).collect();
+        Point { place: Place { settings: 0, threads: 0, lock: 0 }, runs, failure: None, cut: false }
+    }
+
+    #[test]
+    fn a_point_with_a_failure_has_no_rate() {
+        let fast = point(&[(0, 9.0), (2, 9.0)]);
+        assert_eq!(fast.rate(), Some(9.0));
+        let failed = Point { failure: Some("it lost an update".into()), ..fast };
+        assert_eq!(failed.rate(), None);
+        assert_eq!(failed.by_rounds(&point(&[(0, 1.0)])).count(), 0);
+    }
+
+    #[test]
+    fn runs_of_the_same_round_are_compared() {
+        let (one, other) = (point(&[(0, 1.0), (2, 3.0)]), point(&[(0, 10.0), (1, 20.0), (2, 30.0)]));
+        let pairs: Vec<_> = one.by_rounds(&other).map(|(one, other)| (one.rate, other.rate)).collect();
+        assert_eq!(pairs, [(1.0, 10.0), (3.0, 30.0)]);
+    }
 }

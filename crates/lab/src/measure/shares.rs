@@ -139,7 +139,7 @@ fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: 
                 continue;
             }
             far += 1;
-            let rounds = column[lock].runs.iter().zip(&fastest.runs);
+            let rounds = column[lock].by_rounds(fastest);
             let shares: Vec<f64> = rounds.map(|(own, other)| own.rate / other.rate.max(1e-9)).collect();
             let range = match shares.len() {
                 0 | 1 => String::new(),
@@ -150,8 +150,10 @@ fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: 
             let fair = |point: &Point| {
                 point.median(|run| run.fairness).map_or("-".into(), |share| format!("{share:.2}"))
             };
-            let longest =
-                |point: &Point| report::time(point.runs.iter().map(|run| run.wait_max).fold(0.0, f64::max));
+            let longest = |point: &Point| {
+                let waits = point.runs.iter().filter_map(|run| Some(run.waits?.max));
+                waits.reduce(f64::max).map_or("-".into(), report::time)
+            };
             writeln!(
                 rows,
                 "| {} | {} | {} | {:.2} | {range} | {} / {} | {} / {} |",

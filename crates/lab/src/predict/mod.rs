@@ -28,7 +28,7 @@ use crate::measure::plan::range;
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
-use latchwork_recording::trace_file::Trace;
+use latchwork_recording::trace_file::{Error, Trace};
 use latchwork_sim::{MAX_THREADS, Profile};
 use load::Load;
 use plan::{Curve, Plan, WhatIf};
@@ -107,8 +107,11 @@ pub fn predict(options: &Options) -> Result<i32> {
     for (option, path) in [("--json", &options.json), ("--plot", &options.plot)] {
         path.as_deref().map_or(Ok(()), |path| output::check(option, path))?;
     }
-    let trace = Trace::read(&options.trace)
-        .map_err(|error| Failure::new(format!("{} {error}", options.trace.display())))?;
+    let trace = Trace::read(&options.trace).map_err(|error| {
+        // The others go on where the file's name ends.
+        let colon = if matches!(error, Error::Io(_)) { ":" } else { "" };
+        Failure::new(format!("{}{colon} {error}", options.trace.display()))
+    })?;
     let machine = profile(&options.machine)?;
     let (home, why) = recorded_on(options.recorded_on.as_deref(), &trace)?;
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);

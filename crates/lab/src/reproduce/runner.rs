@@ -8,7 +8,7 @@ use super::rule::{self, Check, Figure, Value};
 use super::store::Store;
 use crate::measure::plan::Plan;
 use crate::measure::results::{Point, Results, varied};
-use crate::simulate::sweep;
+use crate::simulate::{stage, sweep};
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
 use latchwork_console::machine;
@@ -92,8 +92,9 @@ fn simulate(
         let how = ready.how.as_ref().expect("it is simulated");
         let outcome = sweep::simulate(&ready.plan, how, place, task.round);
         match ready.label {
-            Some(_) => store.put(&task.key, outcome, start.elapsed().as_secs_f64()),
-            None => outcome,
+            // A simulation that was cut short has measured nothing.
+            Some(_) if !stage::is_stopped() => store.put(&task.key, outcome, start.elapsed().as_secs_f64()),
+            _ => outcome,
         }
     };
     let signal = sweep::in_parallel(&open, signals, bar, work, |task, outcome| {

@@ -27,7 +27,8 @@ accesses to words, cache misses and atomic operations per operation; `late wakes
 acquisition the lock was free while its next holder was still being woken; `parked`, the share of the
 threads' time that they slept.
 
-Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far.
+Exit status: 0; 1 if a lock failed; 2 for wrong arguments; 130 after Ctrl-C, which prints the results so far
+(a second one ends the command at once).
 
 Examples:
   latchwork-lab simulate rwbench --machine x5-2 --locks pf-q,bravo-pf-q --threads 1..72

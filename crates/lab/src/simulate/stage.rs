@@ -5,7 +5,20 @@ use latchwork_sim::{Report, Sim};
 use latchwork_workloads::measure::Measured;
 use latchwork_workloads::stage::{File, Home, Phase, Stage};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Whether all simulations of this process are to end.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Ends all simulations of this process soon, those that begin later included. What they measured is worth nothing.
+pub fn stop() {
+    STOPPED.store(true, Relaxed);
+}
+
+/// Whether [`stop`] was called.
+pub fn is_stopped() -> bool {
+    STOPPED.load(Relaxed)
+}
 
 /// One simulation. For one run.
 pub struct Simulated<'a> {
@@ -80,6 +93,7 @@ impl Stage for Simulated<'_> {
 
     fn phase(&self) -> Phase {
         match latchwork_sim::now() {
+            _ if is_stopped() => Phase::Over,
             now if now < self.how.warm_up_ns => Phase::WarmUp,
             now if now < self.how.warm_up_ns + self.how.measured_ns => Phase::Measuring,
             _ => Phase::Over,

@@ -1,7 +1,8 @@
 //! All points of one plan or several, on all CPUs of this machine.
 
 use super::How;
-use super::stage::Simulated;
+use super::stage::{self, Simulated};
+use crate::measure::interrupt;
 use crate::measure::plan::Plan;
 use crate::measure::progress;
 use crate::measure::results::{Place, Results, Run};
@@ -69,7 +70,8 @@ pub fn run_all(
 }
 
 /// Does `work` for each of the `jobs`, on all CPUs of this machine, and calls `done` with each result as it comes. Ends early
-/// at a signal, and returns it.
+/// at a signal, and returns it; simulations that run then are stopped, and their results left out. A second signal ends this
+/// process.
 pub fn in_parallel<J: Sync, R: Send>(
     jobs: &[J],
     signals: &Signals,
@@ -97,6 +99,8 @@ pub fn in_parallel<J: Sync, R: Send>(
         drop(sender);
         loop {
             match receiver.recv_timeout(Duration::from_millis(100)) {
+                // What comes after the signal may have been cut short.
+                Ok(_) if interrupted.is_some() => (),
                 Ok((job, result)) => {
                     bar.inc(1);
                     done(job, result);
@@ -105,7 +109,9 @@ pub fn in_parallel<J: Sync, R: Send>(
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             if let Some(signal) = signals.take() {
+                interrupt::again(interrupted);
                 stop.store(true, Relaxed);
+                stage::stop();
                 interrupted = Some(signal);
             }
         }
@@ -137,5 +143,5 @@ pub fn simulate(plan: &Plan, how: &How, place: Place, round: u32) -> std::result
     let threads = plan.threads[place.threads];
     let point = Point { workload: plan.workload.name, settings, threads };
     let measured = point.run_named(&stage, lock.name, lock.kind)?;
-    Ok(Run::from(stage.explain(measured)))
+    Ok(Run::from(stage.explain(measured)).of_round(round))
 }

@@ -68,11 +68,12 @@ pub struct Options {
     /// Write everything here as JSON (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Explore N schedules of each lock on a simulated machine instead, from number --seed (or 0) on. A schedule that
+    /// Explore N schedules of each lock, or of rcu-map and rcu-tree-map, on a simulated machine instead, from number --seed (or 0) on. A schedule that
     /// fails is shown step by step, and fails again when it is repeated
-    #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
     explore: Option<u64>,
-    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others
+    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others. `all` is then
+    /// all locks that promise it
     #[arg(long, requires = "explore")]
     freeze: bool,
     /// Torture locks that are broken on purpose instead (or the one that --twin names), and fail if one is not caught
@@ -131,12 +132,7 @@ pub fn torture(options: &Options) -> Result<i32> {
         return twins::self_test(seed, options.twin.as_deref());
     }
     if let Some(schedules) = options.explore {
-        return explore::explore(
-            &choose(&options.lock)?,
-            options.seed.unwrap_or(0),
-            schedules,
-            options.freeze,
-        );
+        return explore::explore(&options.lock, options.seed.unwrap_or(0), schedules, options.freeze);
     }
     let plan = Plan {
         seconds: options.seconds,
@@ -173,8 +169,12 @@ fn all() -> Vec<Target> {
 
 /// Those of these names.
 fn choose(names: &[String]) -> Result<Vec<Target>> {
-    let all = all();
-    let mut known: Vec<&str> = all.iter().map(|target| target.name).collect();
+    named(all(), |target| target.name, names)
+}
+
+/// Those of `all` that are called so; `all` is the name of all.
+fn named<T>(all: Vec<T>, name_of: impl Fn(&T) -> &'static str, names: &[String]) -> Result<Vec<T>> {
+    let mut known: Vec<&str> = all.iter().map(&name_of).collect();
     known.push("all");
     for name in names.iter().map(|name| name.trim()) {
         if !known.contains(&name) {
@@ -186,7 +186,7 @@ fn choose(names: &[String]) -> Result<Vec<Target>> {
             )));
         }
     }
-    let wanted = |target: &Target| names.iter().any(|name| ["all", target.name].contains(&name.trim()));
+    let wanted = |target: &T| names.iter().any(|name| ["all", name_of(target)].contains(&name.trim()));
     Ok(all.into_iter().filter(wanted).collect())
 }
 

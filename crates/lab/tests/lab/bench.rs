@@ -58,6 +58,21 @@ fn json_and_plot_hold_every_point() {
     assert!(svg.starts_with("<svg") && svg.contains("bravo-pf-q") && svg.contains("writes=1/1000"));
 }
 
+/// No table times a wait, and other libraries do not say how many removed elements wait to be reclaimed.
+#[test]
+fn what_was_not_measured_is_not_shown() {
+    let what =
+        ["hashtable", "--locks", "ttas,crossbeam-epoch,papaya", "--threads", "2", "--set", "updates=50%"];
+    let json: serde_json::Value =
+        serde_json::from_slice(&bench(&[&what[..], &["--json", "-"]].concat()).stdout).unwrap();
+    for point in json["points"].as_array().unwrap() {
+        assert!(point["wait_ns"].is_null() && point["runs"][0]["wait_ns"].is_null(), "{point}");
+        assert!(point["lock"] == "ttas" || point["extra"]["reclaimed"].is_null(), "{point}");
+    }
+    let text = stdout(&bench(&what));
+    assert!(text.contains("-: no wait was timed.") && !text.contains(" 0 ns  0 ns"), "{text}");
+}
+
 #[test]
 fn markdown_has_shares_and_says_where_the_default_is_behind() {
     let folder = scratch("bench-markdown");
@@ -126,6 +141,13 @@ fn every_workload_can_be_listed_and_run() {
 }
 
 #[test]
+fn what_the_list_names_can_be_listed() {
+    let output = output(&["bench", "instructions", "--list"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).starts_with("instructions: no workload"), "{}", stdout(&output));
+}
+
+#[test]
 fn bad_input_is_one_line_and_status_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["bench", "cuonter"], "did you mean counter?"),
@@ -138,6 +160,11 @@ fn bad_input_is_one_line_and_status_2() {
         (&["bench", "rwbench", "--set", "writes=3"], "a fraction"),
         (&["bench", "counter", "--json", "/no/such/folder/x"], "--json"),
         (&["bench", "counter", "--plot", "/"], "is a directory"),
+        (&["bench", "counter", "--markdown", "-"], "--markdown -: only --json is printed"),
+        (&["bench", "counter", "--json", "x", "--markdown", "x"], "--json and --markdown name one file, x"),
+        (&["bench", "instructions", "--seconds", "5"], "--seconds is for workloads"),
+        (&["bench", "instructions", "--placement", "free"], "--placement is for workloads"),
+        (&["bench", "instructions", "--cut", "0.5"], "--cut is for workloads"),
     ];
     for (arguments, words) in cases {
         let output = output(arguments);
@@ -181,6 +208,31 @@ fn ctrl_c_prints_what_there_is() {
     let simulated =
         ["simulate", "counter", "--machine", "2x2", "--locks", "mcs", "--threads", "2", "--runs", "1000"];
     for arguments in [&native[..], &simulated] {
+        let output = interrupt(arguments);
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}");
+        assert!(stdout(&output).starts_with("Interrupted"), "{}", stdout(&output));
+    }
+}
+
+/// The first Ctrl-C ends a measurement that would take an hour. A simulation of 192 threads that would take longer than that is
+/// ended by it, too.
+#[test]
+fn ctrl_c_is_heard_during_a_measurement() {
+    let native = ["bench", "counter", "--locks", "shfl", "--threads", "1", "--seconds", "3600"];
+    let simulated = [
+        "simulate",
+        "counter",
+        "--machine",
+        "8x24",
+        "--locks",
+        "mcs",
+        "--threads",
+        "192",
+        "--seconds",
+        "3600",
+    ];
+    let instructions = ["bench", "instructions", "--runs", "1000"];
+    for arguments in [&native[..], &simulated, &instructions] {
         let output = interrupt(arguments);
         assert_eq!(output.status.code(), Some(130), "{arguments:?}");
         assert!(stdout(&output).starts_with("Interrupted"), "{}", stdout(&output));

@@ -104,6 +104,14 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_named() {
+    let output =
+        Command::new(COMMAND).args(["predict", "/no/such/trace.lw", "--machine", "1x2"]).output().unwrap();
+    let said = stderr(&output);
+    assert!(said.starts_with("latchwork-lab: /no/such/trace.lw: No such file"), "{said}");
+}
+
+#[test]
 fn a_refusal_draws_nothing() {
     let directory = scratch("predict-refused");
     // They are said to have waited for half of their time.

@@ -67,6 +67,18 @@ fn more_sockets_cost_more() {
     assert_eq!(far["points"][0]["extra"]["remote"], 1.0);
 }
 
+/// Eight readers in turn keep the writer out from the warm-up until after the end.
+#[test]
+fn a_thread_that_never_gets_the_lock_has_the_longest_wait() {
+    let what = ["test-rwlock", "--machine", "8x24", "--locks", "glibc-rw-model", "--threads", "8"];
+    let document = simulate(&[&what[..], &["--warm-up", "0.00005"]].concat());
+    let point = &document["points"][0];
+    let writer = point["runs"][0]["per_thread"].as_array().unwrap().iter().filter(|done| **done == 0).count();
+    assert_eq!(writer, 1, "{point}");
+    // The measured time.
+    assert!(point["wait_ns"]["max"].as_f64().unwrap() >= 1e5, "{point}");
+}
+
 #[test]
 fn a_plot_is_written() {
     let plot = scratch("simulate-plot").join("out.svg");

@@ -80,10 +80,24 @@ struct Options {
     json: Option<PathBuf>,
 }
 
-/// Something to measure: a name, and what it does in a second under these conditions.
+/// Something to measure.
 struct Subject {
     name: &'static str,
+    /// What it does in a second under these conditions.
     rate: fn(&Point, f64) -> Result<f64, String>,
+    /// Whether it has a way of its own to look keys up, and updates as another subject does: it is measured without updates only.
+    lookups_only: bool,
+}
+
+impl Subject {
+    const fn new(name: &'static str, rate: fn(&Point, f64) -> Result<f64, String>) -> Self {
+        Subject { name, rate, lookups_only: false }
+    }
+
+    /// Whether it is measured at this point.
+    fn is_measured(&self, point: &Point) -> bool {
+        !self.lookups_only || point.share() == 0.0
+    }
 }
 
 /// Under which conditions.
@@ -169,7 +183,9 @@ fn compare(
             for turn in 0..subjects.len() {
                 let which = (turn + round) % subjects.len();
                 bar.set_message(subjects[which].name);
-                values[at][which].push((subjects[which].rate)(point, options.seconds)?);
+                if subjects[which].is_measured(point) {
+                    values[at][which].push((subjects[which].rate)(point, options.seconds)?);
+                }
                 bar.inc(1);
             }
         }
@@ -198,12 +214,18 @@ fn print(subjects: &[&Subject], points: &[Point], values: &[Vec<Vec<f64>>]) {
     });
     println!("| |{}\n|---|{}", head.collect::<String>(), "---|".repeat(points.len()));
     for (at, subject) in subjects.iter().enumerate() {
-        let cells = values.iter().take(points.len()).map(|rates| {
-            let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(&rates[at], q) / 1e6);
-            format!(" {middle:.1} ({low:.1} .. {high:.1}) |")
-        });
+        let cells = values.iter().take(points.len()).map(|rates| format!(" {} |", cell(&rates[at])));
         println!("| {} |{}", subject.name, cells.collect::<String>());
     }
+}
+
+/// The median and the quartiles of what was measured at a point, in millions.
+fn cell(rates: &[f64]) -> String {
+    if rates.is_empty() {
+        return "-".into();
+    }
+    let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(rates, q) / 1e6);
+    format!("{middle:.1} ({low:.1} .. {high:.1})")
 }
 
 /// The `q`-quantile of at least one value, interpolated.
@@ -283,5 +305,20 @@ fn main() -> ExitCode {
             eprintln!("maps: {why}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_of_many_lookups_are_measured_only_without_updates() {
+        let sections = user::SUBJECTS.iter().find(|subject| subject.name.contains("sections")).unwrap();
+        for point in points(&[64], &["0%", "1%", "50%"], &[false]) {
+            assert_eq!(sections.is_measured(&point), point.updates == "0%", "{point:?}");
+            assert!(user::SUBJECTS[0].is_measured(&point));
+        }
+        assert_eq!((cell(&[]), cell(&[2e6])), ("-".into(), "2.0 (2.0 .. 2.0)".into()));
     }
 }

@@ -90,14 +90,14 @@ locked! {
 
 /// What is measured; the first is what the others are compared with.
 pub static SUBJECTS: &[Subject] = &[
-    Subject { name: "RcuTreeMap", rate: rate::<RcuTreeMap<u64, u64>, false> },
-    Subject { name: "crossbeam-skiplist", rate: rate::<SkipMap<u64, u64>, false> },
-    Subject { name: "RwLock<BTreeMap>", rate: rate::<RwLock<BTreeMap<u64, u64>>, false> },
-    Subject { name: "Mutex<BTreeMap>", rate: rate::<Mutex<BTreeMap<u64, u64>>, false> },
-    Subject { name: "RcuTreeMap, ranges", rate: rate::<RcuTreeMap<u64, u64>, true> },
-    Subject { name: "crossbeam-skiplist, ranges", rate: rate::<SkipMap<u64, u64>, true> },
-    Subject { name: "RwLock<BTreeMap>, ranges", rate: rate::<RwLock<BTreeMap<u64, u64>>, true> },
-    Subject { name: "Mutex<BTreeMap>, ranges", rate: rate::<Mutex<BTreeMap<u64, u64>>, true> },
+    Subject::new("RcuTreeMap", rate::<RcuTreeMap<u64, u64>, false>),
+    Subject::new("crossbeam-skiplist", rate::<SkipMap<u64, u64>, false>),
+    Subject::new("RwLock<BTreeMap>", rate::<RwLock<BTreeMap<u64, u64>>, false>),
+    Subject::new("Mutex<BTreeMap>", rate::<Mutex<BTreeMap<u64, u64>>, false>),
+    Subject::new("RcuTreeMap, ranges", rate::<RcuTreeMap<u64, u64>, true>),
+    Subject::new("crossbeam-skiplist, ranges", rate::<SkipMap<u64, u64>, true>),
+    Subject::new("RwLock<BTreeMap>, ranges", rate::<RwLock<BTreeMap<u64, u64>>, true>),
+    Subject::new("Mutex<BTreeMap>, ranges", rate::<Mutex<BTreeMap<u64, u64>>, true>),
 ];
 
 /// A map's name, and how many bytes for each of so many elements it takes.

@@ -27,26 +27,26 @@ use std::time::Duration;
 
 /// What is measured; the first is what the others are compared with.
 pub static SUBJECTS: &[Subject] = &[
-    Subject { name: "ideal", rate: rate::<Locked<Ideal<Native>>> },
-    Subject { name: "qsbr-l", rate: rate::<BucketLocked<QsbrDomain<Native>, Section>> },
-    Subject { name: "qsbr-nbs", rate: rate::<Michael<QsbrDomain<Native>, Section>> },
-    Subject { name: "rcu-l", rate: rate::<BucketLocked<RcuDomain<Native>, Section>> },
-    Subject { name: "rcu-nbs", rate: rate::<Michael<RcuDomain<Native>, Section>> },
-    Subject { name: "epoch-nbs", rate: rate::<Michael<EpochDomain<Native>, Section>> },
-    Subject { name: "hpbr-l", rate: rate::<BucketLocked<HazardDomain<Native>, Reference>> },
-    Subject { name: "hpbr-nbs", rate: rate::<Michael<HazardDomain<Native>, Reference>> },
-    Subject { name: "counted-l", rate: rate::<BucketLocked<CountedDomain<Native>, Reference>> },
-    Subject { name: "type-stable", rate: rate::<TypeStable<Native>> },
-    Subject { name: "crossbeam-epoch", rate: rate::<BucketLocked<Crossbeam, Section>> },
-    Subject { name: "crossbeam-epoch, nbs", rate: rate::<Michael<Crossbeam, Section>> },
-    Subject { name: "seize", rate: rate::<BucketLocked<Seize, Section>> },
-    Subject { name: "haphazard", rate: rate::<BucketLocked<Haphazard, Reference>> },
+    Subject::new("ideal", rate::<Locked<Ideal<Native>>>),
+    Subject::new("qsbr-l", rate::<BucketLocked<QsbrDomain<Native>, Section>>),
+    Subject::new("qsbr-nbs", rate::<Michael<QsbrDomain<Native>, Section>>),
+    Subject::new("rcu-l", rate::<BucketLocked<RcuDomain<Native>, Section>>),
+    Subject::new("rcu-nbs", rate::<Michael<RcuDomain<Native>, Section>>),
+    Subject::new("epoch-nbs", rate::<Michael<EpochDomain<Native>, Section>>),
+    Subject::new("hpbr-l", rate::<BucketLocked<HazardDomain<Native>, Reference>>),
+    Subject::new("hpbr-nbs", rate::<Michael<HazardDomain<Native>, Reference>>),
+    Subject::new("counted-l", rate::<BucketLocked<CountedDomain<Native>, Reference>>),
+    Subject::new("type-stable", rate::<TypeStable<Native>>),
+    Subject::new("crossbeam-epoch", rate::<BucketLocked<Crossbeam, Section>>),
+    Subject::new("crossbeam-epoch, nbs", rate::<Michael<Crossbeam, Section>>),
+    Subject::new("seize", rate::<BucketLocked<Seize, Section>>),
+    Subject::new("haphazard", rate::<BucketLocked<Haphazard, Reference>>),
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<lfht::Lfht<lfht::Memb>> },
+    Subject::new("liburcu-memb, cds_lfht", rate::<lfht::Lfht<lfht::Memb>>),
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<lfht::Lfht<lfht::Qsbr>> },
-    Subject { name: "ttas in each bucket", rate: rate::<Locked<PerBucket<RawTtas<Native>>>> },
-    Subject { name: "one pf-q", rate: rate::<Locked<Global<RawPfQ<Native>>>> },
+    Subject::new("liburcu-qsbr, cds_lfht", rate::<lfht::Lfht<lfht::Qsbr>>),
+    Subject::new("ttas in each bucket", rate::<Locked<PerBucket<RawTtas<Native>>>>),
+    Subject::new("one pf-q", rate::<Locked<Global<RawPfQ<Native>>>>),
 ];
 
 fn stuck(why: &str) -> ! {

@@ -10,6 +10,7 @@ use latchwork_workloads::peers::lfht;
 use latchwork_workloads::peers::maps::{Map, Sections};
 #[cfg(feature = "map-peers")]
 use latchwork_workloads::peers::more_maps;
+use latchwork_workloads::zipf::Zipf;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,22 +18,22 @@ use std::sync::{Barrier, RwLock};
 
 /// What is measured; the first is what the others are compared with.
 pub static SUBJECTS: &[Subject] = &[
-    Subject { name: "RcuMap", rate: rate::<RcuMap<u64, u64>> },
-    Subject { name: "RcuMap, sections of 64", rate: rate::<Sections> },
-    Subject { name: "dashmap", rate: rate::<dashmap::DashMap<u64, u64, RandomState>> },
-    Subject { name: "papaya", rate: rate::<papaya::HashMap<u64, u64, RandomState>> },
-    Subject { name: "scc", rate: rate::<scc::HashMap<u64, u64, RandomState>> },
-    Subject { name: "RwLock<HashMap>", rate: rate::<RwLock<HashMap<u64, u64>>> },
+    Subject::new("RcuMap", rate::<RcuMap<u64, u64>>),
+    Subject { name: "RcuMap, sections of 64", rate: rate::<Sections>, lookups_only: true },
+    Subject::new("dashmap", rate::<dashmap::DashMap<u64, u64, RandomState>>),
+    Subject::new("papaya", rate::<papaya::HashMap<u64, u64, RandomState>>),
+    Subject::new("scc", rate::<scc::HashMap<u64, u64, RandomState>>),
+    Subject::new("RwLock<HashMap>", rate::<RwLock<HashMap<u64, u64>>>),
     #[cfg(feature = "map-peers")]
-    Subject { name: "flurry", rate: rate::<flurry::HashMap<u64, u64, RandomState>> },
+    Subject::new("flurry", rate::<flurry::HashMap<u64, u64, RandomState>>),
     #[cfg(feature = "map-peers")]
-    Subject { name: "evmap", rate: rate::<more_maps::Evmap> },
+    Subject::new("evmap", rate::<more_maps::Evmap>),
     #[cfg(feature = "map-peers")]
-    Subject { name: "HashMap under left-right", rate: rate::<more_maps::LeftRight> },
+    Subject::new("HashMap under left-right", rate::<more_maps::LeftRight>),
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-memb, cds_lfht", rate: rate::<lfht::Lfht<lfht::Memb>> },
+    Subject::new("liburcu-memb, cds_lfht", rate::<lfht::Lfht<lfht::Memb>>),
     #[cfg(feature = "urcu")]
-    Subject { name: "liburcu-qsbr, cds_lfht", rate: rate::<lfht::Lfht<lfht::Qsbr>> },
+    Subject::new("liburcu-qsbr, cds_lfht", rate::<lfht::Lfht<lfht::Qsbr>>),
 ];
 
 /// A map's name, and how many bytes for each of so many elements it takes.
@@ -88,23 +89,18 @@ fn check(key: u64, found: Option<u64>) {
     assert!(found.is_none_or(|found| found == value(key)), "key {key} has the value of another");
 }
 
-/// Keys of which the n-th most frequent is asked for in proportion to n^-0.99, as in YCSB (Cooper et al. 2010).
-struct Zipf(Vec<u64>);
+/// Keys by Zipf's law.
+struct Keys(Vec<u64>);
 
 /// Keys that are drawn beforehand, and then asked for over and over.
 const DRAWN: usize = 1 << 15;
 
-impl Zipf {
+impl Keys {
     fn new(keys: u64, random: &mut fastrand::Rng) -> Self {
-        let mut sum = 0.0;
-        let weights = (1..=keys).map(|rank| (rank as f64).powf(-0.99));
-        let sums: Vec<f64> = weights.map(|weight| (sum += weight, sum).1).collect();
-        let draw = |_| {
-            let rank = sums.partition_point(|below| *below < random.f64() * sum) as u64;
-            // Frequent keys are not neighbours. (The factor is odd, and the number of keys a power of two.)
-            value(rank) & (keys - 1)
-        };
-        Zipf((0..DRAWN).map(draw).collect())
+        let zipf = Zipf::new(keys);
+        // Frequent keys are not neighbours. (The factor is odd, and the number of keys a power of two.)
+        let draw = |_| value(zipf.draw(|| random.f64())) & (keys - 1);
+        Keys((0..DRAWN).map(draw).collect())
     }
 
     #[inline(always)]
@@ -147,7 +143,7 @@ fn rate<M: Map>(point: &Point, seconds: f64) -> Result<f64, String> {
     let share = point.share();
     let work = |thread: u64, together: &Barrier, over: &AtomicBool| {
         let (mut random, mut done) = (fastrand::Rng::with_seed(thread), 0u64);
-        let zipf = point.zipf.then(|| Zipf::new(point.keys, &mut random));
+        let zipf = point.zipf.then(|| Keys::new(point.keys, &mut random));
         let mut at = 0;
         let mut next = |random: &mut fastrand::Rng| match &zipf {
             Some(zipf) => zipf.next(&mut at),

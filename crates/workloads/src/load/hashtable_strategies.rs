@@ -56,7 +56,7 @@ struct Own {
     /// How many elements the thread has removed.
     removed: usize,
     /// How many elements of all threads waited to be reclaimed when the thread had done its operations.
-    waiting: usize,
+    waiting: Option<usize>,
 }
 
 impl HashtableStrategies {
@@ -67,7 +67,7 @@ impl HashtableStrategies {
     fn own(&self, thread: usize, threads: usize) -> Own {
         let keys = (0..self.keys).filter(|key| Self::owner(*key, threads) == thread);
         let there = (0..self.keys).map(initially).collect();
-        Own { keys: keys.map(|key| key as u32).collect(), there, removed: 0, waiting: 0 }
+        Own { keys: keys.map(|key| key as u32).collect(), there, removed: 0, waiting: None }
     }
 
     /// Inserts or removes one of the thread's own keys.
@@ -183,11 +183,12 @@ impl HashtableStrategies {
     }
 
     /// Of the elements that the threads removed, the share that was reclaimed before the first thread left the table: later
-    /// reclamation is not in the measured time. `None` if none was removed.
+    /// reclamation is not in the measured time. `None` if none was removed, or if the table does not say what waits.
     fn reclaimed(owns: &[(usize, Own)]) -> Option<f64> {
         let removed: usize = owns.iter().map(|(_, own)| own.removed).sum();
         // What a thread leaves is reclaimed when it leaves, so the most that any saw is near what waited before that.
-        let waited = owns.iter().map(|(_, own)| own.waiting).max()?;
+        let waited =
+            owns.iter().map(|(_, own)| own.waiting).collect::<Option<Vec<_>>>()?.into_iter().max()?;
         (removed > 0).then(|| removed.saturating_sub(waited) as f64 / removed as f64)
     }
 

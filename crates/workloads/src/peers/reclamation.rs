@@ -5,6 +5,7 @@ use latchwork::machine::Native;
 use latchwork::reclaim::{Garbage, Guard, Info, Reader, Reclaim, Retire};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::atomic::{
     AtomicPtr, AtomicUsize,
@@ -37,19 +38,31 @@ unsafe fn finish<T: Retire>(object: *mut T) {
 pub struct Crossbeam(crossbeam_epoch::Collector, usize);
 
 thread_local! {
-    /// The thread's registration for what it retires, and with which table. Its reader ends it: destructors of
-    /// thread-locals may run when the table is gone.
-    static RETIRES: RefCell<Option<(usize, crossbeam_epoch::LocalHandle)>> = const { RefCell::new(None) };
+    /// A copy of the registration of the thread's last reader, and with which table. What the thread retires goes there: under
+    /// the reader's guard that is no second pin, as in a program that retires through its guard.
+    static RETIRES: RefCell<Option<(usize, ManuallyDrop<crossbeam_epoch::LocalHandle>)>> =
+        const { RefCell::new(None) };
 }
 
 impl Drop for CrossbeamReader<'_> {
     fn drop(&mut self) {
-        RETIRES.take();
+        // The copy is of this registration, or of that of another reader with the table, which then goes without.
+        RETIRES.with_borrow_mut(|retires| _ = retires.take_if(|(table, _)| *table == self.1));
     }
 }
 
-/// A thread's registration.
-pub struct CrossbeamReader<'d>(crossbeam_epoch::LocalHandle, PhantomData<&'d ()>);
+/// A thread's registration, and with which table.
+pub struct CrossbeamReader<'d>(crossbeam_epoch::LocalHandle, usize, PhantomData<&'d ()>);
+
+impl Crossbeam {
+    /// Calls `with` with a guard of the thread's registration, or of a new one if the thread has no reader.
+    fn pinned<R>(&self, with: impl FnOnce(&crossbeam_epoch::Guard) -> R) -> R {
+        RETIRES.with_borrow(|retires| match retires {
+            Some((table, handle)) if *table == self.1 => with(&handle.pin()),
+            _ => with(&self.0.register().pin()),
+        })
+    }
+}
 
 /// A section.
 pub struct CrossbeamGuard(crossbeam_epoch::Guard);
@@ -85,7 +98,12 @@ unsafe impl Reclaim for Crossbeam {
         Crossbeam(crossbeam_epoch::Collector::new(), TABLES.fetch_add(1, Relaxed))
     }
     fn reader(&self) -> CrossbeamReader<'_> {
-        CrossbeamReader(self.0.register(), PhantomData)
+        let handle = self.0.register();
+        // SAFETY: a handle is a pointer to the registration, which lives as long as the reader's handle. The copy is never
+        // dropped, and no longer used when the reader ends (`Drop` of the reader).
+        let copy = unsafe { ManuallyDrop::new(std::ptr::read(&handle)) };
+        RETIRES.set(Some((self.1, copy)));
+        CrossbeamReader(handle, self.1, PhantomData)
     }
     #[inline(always)]
     fn covers<'r, 'd>(&self, guard: &CrossbeamGuard) -> bool
@@ -95,17 +113,11 @@ unsafe impl Reclaim for Crossbeam {
         guard.0.collector() == Some(&self.0)
     }
     unsafe fn retire<T: Retire>(&self, object: *mut T) {
-        RETIRES.with_borrow_mut(|retires| {
-            if retires.as_ref().is_none_or(|(table, _)| *table != self.1) {
-                *retires = Some((self.1, self.0.register()));
-            }
-            let (_, handle) = retires.as_ref().expect("registered above");
-            // SAFETY: the caller's promise; the collector is dropped before the pool.
-            unsafe { handle.pin().defer_unchecked(move || finish(object)) };
-        });
+        // SAFETY: the caller's promise; the collector is dropped before the pool.
+        self.pinned(|guard| unsafe { guard.defer_unchecked(move || finish(object)) });
     }
     fn collect(&self) {
-        self.0.register().pin().flush();
+        self.pinned(crossbeam_epoch::Guard::flush);
     }
     fn barrier(&self) {
         self.collect();
@@ -119,6 +131,7 @@ unsafe impl Reclaim for Crossbeam {
 unsafe impl SectionWide for Crossbeam {
     const LOCKED: &'static str = "crossbeam-epoch";
     const LOCK_FREE: &'static str = "crossbeam-epoch-nbs";
+    const COUNTS: bool = false;
 }
 
 /// seize.
@@ -188,6 +201,7 @@ unsafe impl Reclaim for Seize {
 unsafe impl SectionWide for Seize {
     const LOCKED: &'static str = "seize";
     const LOCK_FREE: &'static str = "seize-nbs";
+    const COUNTS: bool = false;
 }
 
 /// haphazard. (Only for tables that follow no marked pointers: its hazards are exact addresses.)
@@ -306,4 +320,41 @@ unsafe impl Reclaim for Haphazard {
 impl PerReference for Haphazard {
     const LOCKED: &'static str = "haphazard";
     const LOCK_FREE: &'static str = "haphazard-nbs";
+    const COUNTS: bool = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork::reclaim::Header;
+    use std::sync::atomic::AtomicU32;
+
+    static ENDED: AtomicU32 = AtomicU32::new(0);
+
+    #[repr(C)]
+    struct Object(Header);
+
+    // SAFETY: `repr(C)`, the header first.
+    unsafe impl Retire for Object {}
+
+    impl Drop for Object {
+        fn drop(&mut self) {
+            ENDED.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What a thread has retired is in its registration's bag, so collecting must flush that one.
+    #[test]
+    fn crossbeam_s_collect_reclaims_what_the_thread_has_retired() {
+        let domain = Crossbeam::new_in();
+        let reader = domain.reader();
+        let guard = reader.enter();
+        // SAFETY: no other thread has it.
+        unsafe { domain.retire(Box::into_raw(Box::new(Object(Header::new())))) };
+        (0..8).for_each(|_| domain.collect());
+        assert_eq!(ENDED.load(Relaxed), 0, "the guard keeps it");
+        drop(guard);
+        (0..8).for_each(|_| domain.collect());
+        assert_eq!(ENDED.load(Relaxed), 1);
+    }
 }

@@ -146,8 +146,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         handle.reader.quiescent();
     }
 
-    fn waiting(&self) -> usize {
-        self.store.waiting()
+    fn waiting(&self) -> Option<usize> {
+        R::COUNTS.then(|| self.store.waiting())
     }
 
     fn each(&mut self, each: impl FnMut(u64, u64)) {

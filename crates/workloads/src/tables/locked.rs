@@ -224,6 +224,11 @@ unsafe impl<G: Guard> Table for Locked<G> {
         })
     }
 
+    /// A removed element is free at once.
+    fn waiting(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
         // SAFETY: links lead to nodes of the pool.
         unsafe { super::node::each::<G::Machine>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };

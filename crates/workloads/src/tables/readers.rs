@@ -27,6 +27,8 @@ pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     const LOCK_FREE: Info;
     /// Whether an updater has to mark the link of an element that it removes.
     const MARKS: bool;
+    /// Whether the domain says how many elements wait.
+    const COUNTS: bool;
     /// The value of `key`, in a table with a lock in each bucket. `None`: the reader has met an element that an updater is
     /// taking out of the chain.
     ///
@@ -52,6 +54,8 @@ pub unsafe trait SectionWide: Reclaim {
     const LOCKED: &'static str;
     /// What the table without locks is called.
     const LOCK_FREE: &'static str;
+    /// Whether `garbage` says how many objects wait. Other libraries do not say.
+    const COUNTS: bool = true;
 }
 
 /// A strategy under which each reference is protected by itself.
@@ -60,6 +64,8 @@ pub trait PerReference: Reclaim {
     const LOCKED: &'static str;
     /// What the table without locks is called.
     const LOCK_FREE: &'static str;
+    /// Whether `garbage` says how many objects wait. Other libraries do not say.
+    const COUNTS: bool = true;
 }
 
 const fn info(name: &'static str, summary: &'static str, source: &'static str) -> Info {
@@ -78,6 +84,7 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
     const LOCK_FREE: Info =
         info(D::LOCK_FREE, "Michael's lock-free lists; every thread is in a section", LOCK_FREE);
     const MARKS: bool = false;
+    const COUNTS: bool = D::COUNTS;
 
     #[inline(always)]
     unsafe fn look(
@@ -106,6 +113,7 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
         LOCK_FREE,
     );
     const MARKS: bool = true;
+    const COUNTS: bool = D::COUNTS;
 
     #[inline(always)]
     unsafe fn look(

@@ -67,9 +67,9 @@ pub unsafe trait Table: Send + Sync + Sized + 'static {
         let _ = handle;
     }
 
-    /// Elements that are neither in the table nor free to be used again.
-    fn waiting(&self) -> usize {
-        0
+    /// Elements that are neither in the table nor free to be used again, if the table can say.
+    fn waiting(&self) -> Option<usize> {
+        None
     }
 
     /// Calls `each` with every key and value.

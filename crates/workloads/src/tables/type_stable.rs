@@ -157,6 +157,11 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
         Ok(hit)
     }
 
+    /// A removed element is free at once.
+    fn waiting(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn each(&mut self, mut each: impl FnMut(u64, u64)) {
         // SAFETY: links lead to nodes of the pool.
         unsafe { super::node::each::<M>(self.buckets.iter().map(|bucket| &bucket.head), &mut each) };

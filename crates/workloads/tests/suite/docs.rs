@@ -30,9 +30,11 @@ random number generator of its own (xoshiro256++), seeded from `--seed` and the 
 Fairness is the factor of the ShflLock paper: the operations of the better half of the threads over all operations, 0.5
 if all threads are equal. Threads with a role of their own, such as the one writer of `test-rwlock`, do not count.
 
-A wait is the time from asking for the lock to having it. The simulator times every acquisition, because its clock is
-free. On a real machine the clock is not: a thread reads it about every 5 microseconds, which times one acquisition in 1
-to 256. Each sample stands for the acquisitions since the last one. `max` is the longest sample, not the longest wait.
+A wait is the time from asking for the lock to having it. It counts if it ends after the warm-up, and then from its
+beginning: a thread that waits from the warm-up until after the end has a wait longer than the measured time. The
+simulator times every acquisition, because its clock is free. On a real machine the clock is not: a thread reads it
+about every 5 microseconds, which times one acquisition in 1 to 256, and leaves out what a look takes. Each sample stands
+for the acquisitions since the last one. `max` is the longest sample, not the longest wait.
 
 Processor time and context switches are those of the whole process (`getrusage`) within the measured time. The kernel
 tells user from system time by samples at its ticks, so a ratio of user times needs half a second or more in all.

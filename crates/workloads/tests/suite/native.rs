@@ -10,7 +10,7 @@ use latchwork_workloads::candidate::Kind;
 use latchwork_workloads::load::hashtable_strategies::HashtableStrategies;
 use latchwork_workloads::lock::{Condvar, Exclusive, Lock};
 use latchwork_workloads::measure::Measured;
-use latchwork_workloads::native::{Options, Threads};
+use latchwork_workloads::native::{Options, Stop, Threads};
 use latchwork_workloads::peers;
 use latchwork_workloads::registry::{self, Point};
 use latchwork_workloads::tables::bucket_lock::BucketLocked;
@@ -20,6 +20,7 @@ use latchwork_workloads::tables::{self, Table, TableWorkload, locked};
 use latchwork_workloads::topology::Placement;
 use latchwork_workloads::workload::{Info, Settings};
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,46 @@ fn a_longer_run_counts_what_it_says() {
             }
         }
     }
+}
+
+/// One thread that does nothing but take a free lock. Looks at the clock take longer than that, and are no part of the wait.
+#[test]
+fn a_wait_for_a_free_lock_is_shorter_than_the_operation_around_it() {
+    let info = registry::find("counter").unwrap();
+    let mut settings = settings(&info);
+    for name in ["gap", "hold"] {
+        let parameter = info.parameters.iter().find(|parameter| parameter.name == name).unwrap();
+        settings.set(parameter, "0ns").unwrap();
+    }
+    let point = Point { workload: "counter", settings: &settings, threads: 1 };
+    let mut last = None;
+    let shorter = |_| {
+        let measured = point.run_named(&stage(40, Placement::Free), "ttas", Kind::Mutex).unwrap();
+        let (operation, wait) = (1e9 / measured.rate(), measured.waits.value_at_quantile(0.5) as f64);
+        last = Some((operation, wait));
+        !measured.waits.is_empty() && wait <= operation
+    };
+    // A busy machine may disturb a run, or each of them in the same way.
+    assert!((0..20).any(shorter), "{last:?}");
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_at_once() {
+    let info = registry::find("counter").unwrap();
+    let settings = settings(&info);
+    let stop = Arc::new(Stop::default());
+    let hour = stage(3_600_000, Placement::Free).stopped_by(stop.clone());
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            stop.ask();
+        });
+        Point { workload: "counter", settings: &settings, threads: 2 }
+            .run_named(&hour, "shfl", Kind::Mutex)
+            .unwrap();
+    });
+    assert!(start.elapsed() < Duration::from_secs(600));
 }
 
 #[test]

@@ -282,10 +282,12 @@ pub fn measure(rounds: u32, signals: &Signals) -> (Vec<Cost>, Option<i32>) {
         ProgressStyle::with_template("{wide_msg} {bar:30} {pos}/{len}").expect("a valid template"),
     );
     let mut values: Vec<Vec<f64>> = rows.iter().map(|_| Vec::new()).collect();
-    for round in 0..rounds {
+    let mut interrupted = None;
+    'rounds: for round in 0..rounds {
         for at in order(round as usize, rows.len()) {
             if let Some(signal) = signals.take() {
-                return (Vec::new(), Some(signal));
+                interrupted = Some(signal);
+                break 'rounds;
             }
             bar.set_message(rows[at].name);
             values[at].extend((rows[at].measure)(&here).map(|ns| ns.max(0.0)));
@@ -293,17 +295,17 @@ pub fn measure(rounds: u32, signals: &Signals) -> (Vec<Cost>, Option<i32>) {
         }
     }
     bar.finish_and_clear();
-    let unit = stats::median(&values[0]);
+    let unit = (!values[0].is_empty()).then(|| stats::median(&values[0]));
     let costs = rows.iter().zip(&values).map(|(row, values)| {
         let ns = (!values.is_empty()).then(|| stats::median(values));
         Cost {
             name: row.name,
-            instructions: ns.map(|ns| ns / unit),
+            instructions: ns.zip(unit).map(|(ns, unit)| ns / unit),
             ns,
             spread: ns.map(|_| stats::spread(values)),
             power4: row.power4,
             xeon: row.xeon,
         }
     });
-    (costs.collect(), None)
+    (costs.collect(), interrupted)
 }

@@ -6,8 +6,9 @@
 mod cost;
 mod operations;
 
+use super::Options;
 use crate::generated;
-use crate::measure::options::Common;
+use crate::measure::options::SEED;
 use comfy_table::{CellAlignment, Table, presets};
 use cost::Cost;
 use latchwork_console::failure::{Failure, Result};
@@ -31,47 +32,53 @@ struct Document<'a> {
     command: &'static str,
     machine: &'a Machine,
     rounds: u32,
+    interrupted: bool,
     /// Table 2.
     costs: &'a [Cost],
-    /// Table 7.
+    /// Table 7; empty after Ctrl-C.
     operations: &'a [Operations],
 }
 
 /// Measures, prints, and returns the exit status.
-pub fn run(common: &Common) -> Result<i32> {
+pub fn run(options: &Options) -> Result<i32> {
+    let common = &options.common;
+    if common.list {
+        output::print(&format!(
+            "{NAME}: no workload, but what single operations cost: no locks, and no parameters\n"
+        ))?;
+        return Ok(0);
+    }
     let unwanted = [
         ("--locks", !common.locks.is_empty()),
         ("--threads", common.threads.is_some()),
         ("--set", !common.set.is_empty()),
         ("--plot", common.plot.is_some()),
         ("--against", common.against.is_some()),
+        ("--seconds", options.seconds.is_some()),
+        ("--warm-up", options.warm_up.is_some()),
+        ("--placement", options.placement.is_some()),
+        ("--cut", options.cut.is_some()),
+        ("--seed", common.seed != SEED),
     ];
     if let Some((option, _)) = unwanted.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!(
             "{option} is for workloads; {NAME} has --runs, --json and --markdown only"
         )));
     }
-    if let Some(path) = &common.json {
-        output::check("--json", path)?;
-    }
-    if let Some(path) = &common.markdown {
-        output::check("--markdown", path)?;
-    }
+    common.check_files()?;
     let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
     let machine = Machine::here();
     let rounds = common.runs.unwrap_or(ROUNDS);
     let (costs, interrupted) = cost::measure(rounds, &signals);
     drop(signals);
-    if let Some(signal) = interrupted {
-        return Ok(128 + signal);
-    }
-    let operations = operations::count()?;
+    let operations = if interrupted.is_some() { Vec::new() } else { operations::count()? };
     let document = || {
         let document = Document {
             latchwork: env!("CARGO_PKG_VERSION"),
             command: "bench instructions",
             machine: &machine,
             rounds,
+            interrupted: interrupted.is_some(),
             costs: &costs,
             operations: &operations,
         };
@@ -91,11 +98,15 @@ pub fn run(common: &Common) -> Result<i32> {
         let page = format!("{}```text\n{tables}```\n", generated::head(&machine.line()));
         output::write("--markdown", path, &page)?;
     }
-    Ok(0)
+    Ok(interrupted.map_or(0, |signal| 128 + signal))
 }
 
+/// Both tables; only the first one, of what was measured until Ctrl-C, without `operations`.
 fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations]) -> String {
-    let mut text = format!(
+    let interrupted = operations.is_empty();
+    let mut text =
+        String::from(if interrupted { "Interrupted; what was measured until then:\n" } else { "" });
+    text += &format!(
         "What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n",
         machine.line()
     );
@@ -114,11 +125,15 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
     writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
     writeln!(
         text,
-        "instructions: in units of the first line. ns: median of {rounds} rounds; +-: distance of the quartiles.\n\
+        "instructions: in units of the first line. ns: median of {rounds} rounds{}; +-: distance of the quartiles.\n\
          POWER4, Xeon: what the paper has for 1.45 GHz and 3.06 GHz, where it has the operation. -: not on this\n\
-         machine.\n"
+         machine.\n",
+        if interrupted { " at most" } else { "" }
     )
     .expect("a String");
+    if interrupted {
+        return text;
+    }
     writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
         .expect("a String");
     let mut table =
