@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest time between two looks at a running program's output.
+/// The longest time between two looks at a running program.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// What to start.
@@ -113,7 +113,7 @@ pub struct Ended {
 impl Program {
     /// Starts it.
     pub fn start(launch: &Launch, signals: &Signals) -> Result<Self, String> {
-        let output = Output::new().map_err(|error| format!("memfd_create: {error}"))?;
+        let output = Output::new().map_err(|error| format!("cannot read what a program prints: {error}"))?;
         let text = |error: Error| error.to_string();
         let mut command = Command::new(&launch.command[0]);
         command
@@ -250,9 +250,6 @@ pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -
         }
         if let Some(signal) = signals.take() {
             return Event::Interrupted(signal);
-        }
-        for program in programs {
-            program.output.drop_start();
         }
     }
 }

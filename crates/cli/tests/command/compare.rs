@@ -90,6 +90,15 @@ fn the_metric_decides_in_the_direction_asked_for() {
     assert!(text.contains("latchwork run --mutex mcs -- sh -c '"), "{text}");
 }
 
+/// `> /dev/stderr` in a script opens what is there anew.
+#[test]
+fn a_program_that_opens_its_streams_anew_keeps_what_it_printed() {
+    let script = "echo 'rate: 100'; echo done > /dev/stderr; echo 'the end' > /dev/stdout";
+    let (output, json) = compare(&["--runs", "1", "--mutex", "mcs", "--metric", r"rate: (\d+)"], script);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json["candidates"][1]["summary"]["metric"]["median"], 100.0);
+}
+
 #[test]
 fn noise_is_called_noise() {
     // Better in five rounds of six, by the number of the run.
