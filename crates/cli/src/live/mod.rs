@@ -6,7 +6,7 @@
 mod process;
 mod signals;
 
-use crate::profile::files;
+use crate::profile::files::{self, path_of};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::control::{self, AHEAD, Control, answer, request};
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -86,13 +86,13 @@ impl Session {
         let mut path = String::new();
         control::directory(number, &mut path).expect("a String");
         let name = path.rsplit('/').next().expect("one part").to_owned();
-        let path = of(&parent).join(&name);
+        let path = path_of(&parent).join(&name);
         DirBuilder::new().mode(0o700).create(&path)?;
         let finish = || {
             let directory = File::open(&path)?;
             // For `remove_abandoned`. Where the file system has no locks, it removes nothing.
             let _ = directory.try_lock();
-            let control = Mapped::create(&of(&directory).join(control::FILE), process)?;
+            let control = Mapped::create(&path_of(&directory).join(control::FILE), process)?;
             if process.is_foreign() {
                 chown(&path, Some(process.user), Some(process.group))?;
             }
@@ -185,14 +185,14 @@ impl Session {
 
     /// Writes the end of a process that was killed into its recording.
     fn note_gone(&self) {
-        files::note_gone(&of(&self.directory), &HashMap::from([(self.pid(), now())]));
+        files::note_gone(&path_of(&self.directory), &HashMap::from([(self.pid(), now())]));
     }
 
     /// What has been recorded until now, of the process and of those that it forked meanwhile.
     pub fn read(&self) -> Result<Vec<Recording>> {
         let pid = self.pid();
-        let mut found = files::read(&of(&self.directory));
-        if files::is_lost(&found) && files::is_full(&of(&self.directory)) {
+        let mut found = files::read(&path_of(&self.directory));
+        if files::is_lost(&found) && files::is_full(&path_of(&self.directory)) {
             let parent = if self.number & control::IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
             return Err(Failure::new(format!(
                 "{parent} of process {pid} is full, so not all was recorded, and there is no result"
@@ -221,10 +221,11 @@ impl Session {
     /// Copies the recordings to a directory.
     pub fn copy_to(&self, to: &Path) -> Result<()> {
         let copy = || {
-            for entry in fs::read_dir(of(&self.directory))? {
-                let entry = entry?;
-                if entry.file_name() != control::FILE {
-                    copy_sparse(&entry.path(), &to.join(entry.file_name()))?;
+            // The directory belongs to the user of the process, and this may be root.
+            for path in files::regular(&path_of(&self.directory))? {
+                let name = path.file_name().unwrap_or_default();
+                if Path::new(name).extension().is_some_and(|extension| extension == "recording") {
+                    copy_sparse(&files::open_regular(&path)?, &to.join(name))?;
                 }
             }
             Ok(())
@@ -234,7 +235,7 @@ impl Session {
 
     /// Removes the recordings.
     pub fn clear(&self) {
-        for entry in fs::read_dir(of(&self.directory)).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(path_of(&self.directory)).into_iter().flatten().flatten() {
             if entry.file_name() != control::FILE {
                 let _ = fs::remove_file(entry.path());
             }
@@ -325,13 +326,13 @@ impl Drop for Session {
         }
         // Forked children stop when they next look.
         self.control.get().deadline.store(0, Relaxed);
-        let _ = fs::remove_dir_all(of(&self.parent).join(&self.name));
+        let _ = fs::remove_dir_all(path_of(&self.parent).join(&self.name));
     }
 }
 
 /// Copies a file, which is mostly holes, with its holes.
-fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
-    let (from, to) = (File::open(from)?, File::create(to)?);
+fn copy_sparse(from: &File, to: &Path) -> std::io::Result<()> {
+    let to = File::create(to)?;
     to.set_len(from.metadata()?.len())?;
     let seek = |at: i64, what| {
         // SAFETY: a system call on an open file.
@@ -370,19 +371,20 @@ fn remove_abandoned(parent: &Path) {
 fn is_abandoned(path: &Path) -> std::io::Result<bool> {
     let directory =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
+    // Root's command makes the directory for the user of the process. Any user can make one, and put anything into it.
+    // SAFETY: the call takes nothing and always succeeds.
+    let me = unsafe { libc::geteuid() };
+    if me != 0 && directory.metadata()?.uid() != me {
+        return Ok(false);
+    }
     if directory.try_lock().is_err() {
         return Ok(false);
     }
     // Without a control file, the observer is just making the directory.
-    let control = File::open(of(&directory).join(control::FILE))?;
+    let control = files::open_regular(&path_of(&directory).join(control::FILE))?;
     let mut bytes = [0; 8];
     control.read_exact_at(&mut bytes, std::mem::offset_of!(Control, deadline) as u64)?;
     Ok(u64::from_ne_bytes(bytes) < now())
-}
-
-/// A path to an open directory, whichever root directory it lies below.
-fn of(directory: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
 }
 
 fn random() -> Result<u64> {

@@ -324,6 +324,77 @@ fn what_the_killed_left_is_removed() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The output of a command that must not hang.
+fn in_time(command: &mut Command) -> std::process::Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn make_fifo(path: &Path) {
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a string that ends.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+}
+
+/// Any user can make a directory in /dev/shm whose name is that of an observer's.
+#[test]
+fn directories_of_others_are_not_waited_for() {
+    use latchwork_recording::control::{DIRECTORY, FILE};
+    let directory = scratch("live-fifo");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    let trap = PathBuf::from(format!("/dev/shm/{DIRECTORY}fifo{}", running.pid()));
+    fs::create_dir(&trap).unwrap();
+    make_fifo(&trap.join(FILE));
+    let observed = in_time(latchwork().args(["profile", "--pid", &running.pid(), "--seconds", "0.1"]));
+    fs::remove_dir_all(trap).unwrap();
+    assert_eq!(observed.status.code(), Some(0), "{}", stderr(&observed));
+    running.end();
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The directory of the recording belongs to the user of the process, and the command may be root's.
+#[test]
+fn only_recordings_are_kept() {
+    let directory = scratch("live-keep");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    let (secret, kept) = (directory.join("secret"), directory.join("kept"));
+    fs::write(&secret, "secret").unwrap();
+    let pid = running.pid();
+    let mut profile = latchwork();
+    profile.args(["profile", "--pid", &pid, "--keep"]).arg(&kept);
+    let profile = profile.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    let observed = loop {
+        if let Some(observed) = observers_directory(&pid) {
+            break PathBuf::from(observed);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "the process is not recorded");
+        thread::sleep(Duration::from_millis(5));
+    };
+    for name in ["leak", "1.0.recording"] {
+        std::os::unix::fs::symlink(&secret, observed.join(name)).unwrap();
+    }
+    fs::write(observed.join("2"), "no recording").unwrap();
+    // SAFETY: a signal to a child that was not yet waited for.
+    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+    let output = profile.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let names: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with(&pid), "{names:?}");
+    running.end();
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// `htop` shows the numbers of threads.
 #[test]
 fn the_number_of_a_thread_leads_to_its_process() {
