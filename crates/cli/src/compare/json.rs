@@ -33,6 +33,8 @@ struct Document<'a> {
     rule: String,
     rounds_needed: u32,
     interrupted: bool,
+    /// What ended the comparison early.
+    failure: Option<&'a str>,
     machine: &'a Machine,
     others_cpu_share: f64,
     warnings: &'a [String],
@@ -120,6 +122,7 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         rule: verdict::rule(results.locks()),
         rounds_needed: verdict::rounds_needed(results.locks()),
         interrupted: results.interrupted.is_some(),
+        failure: results.failure.as_ref().map(|failure| &*failure.message),
         machine: &results.machine,
         others_cpu_share: results.others,
         warnings: &results.warnings,

@@ -18,6 +18,9 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     if results.interrupted.is_some() {
         text += "Interrupted; what was measured until then:\n";
     }
+    if results.failure.is_some() {
+        text += "Ended by a failure, which stands on stderr; what was measured until then:\n";
+    }
     if glibc.runs.is_empty() {
         return text + "nothing yet.\n";
     }

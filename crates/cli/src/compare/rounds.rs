@@ -26,7 +26,8 @@ const TIMEOUT_LEAST: Duration = Duration::from_secs(30);
 /// numbers are called noisy.
 const NOISY: f64 = 0.10;
 
-/// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile.
+/// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile. A failure that comes after the first
+/// measured run of glibc's is in the results.
 pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> Result<Results> {
     let signals = &plan.signals;
     leftovers::adopt();
@@ -38,6 +39,7 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
         warnings: Vec::new(),
         left_running: Vec::new(),
         interrupted: None,
+        failure: None,
     };
     let mut measuring = Measuring { plan, signals, progress, results };
     measuring.results.interrupted = wait_for_quiet(plan.settle, signals, progress);
@@ -47,7 +49,12 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
         None => measuring.all_rounds(),
     };
     progress.finish();
-    measured.and(measuring.clean_up())?;
+    if let Err(failure) = measured.and(measuring.clean_up()) {
+        if measuring.results.candidates[0].runs.is_empty() {
+            return Err(failure);
+        }
+        measuring.results.failure = Some(failure);
+    }
     measuring.results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
     for warning in noise(plan, &measuring.results).into_iter().filter(|_| plan.warns) {
         measuring.warn_once(warning);
@@ -193,11 +200,16 @@ impl Measuring<'_> {
                 candidate.runs.extend(round.map(|round| (round, run)));
             }
             Once::Bad(why, output) if index == 0 => {
-                return Err(Failure::new(format!(
-                    "the program fails under {} already, so there is nothing to compare with: {why}{}",
-                    candidate.label(),
-                    tail(&output)
-                )));
+                let (label, tail) = (candidate.label(), tail(&output));
+                return Err(Failure::new(match round {
+                    Some(round) if !candidate.runs.is_empty() => format!(
+                        "the program fails under {label} in round {}, so the comparison ends: {why}{tail}",
+                        round + 1
+                    ),
+                    _ => format!(
+                        "the program fails under {label} already, so there is nothing to compare with: {why}{tail}"
+                    ),
+                }));
             }
             Once::Bad(why, output) => {
                 self.progress.failed(&candidate.label(), &why);

@@ -1,11 +1,14 @@
 //! When results are written, and what signals do meanwhile.
 
-use crate::common::{alive, compile, latchwork, limit, mark, scratch, stderr, stdout};
+use crate::common::{
+    alive, compile, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
+};
+use serde_json::Value;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -46,6 +49,46 @@ fn with_nothing_measured_the_files_of_before_stay() {
     assert!(stdout(&output).contains("nothing yet"), "{}", stdout(&output));
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
+    let mut command = latchwork_of_locking_programs();
+    command.args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl"]).args(arguments);
+    command.args(["--", "sh", "-c", script]).current_dir(directory).output().unwrap()
+}
+
+/// An hour of measuring is not lost because a disk is full.
+#[test]
+fn a_result_that_cannot_be_written_loses_no_other_one() {
+    let directory = scratch("results-full");
+    let output = compare(&["--runs", "1", "--json", "/dev/full", "--markdown", "table.md"], "true", &directory);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--json /dev/full: No space left"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Too few complete rounds"), "{}", stdout(&output));
+    assert!(fs::read_to_string(directory.join("table.md")).unwrap().contains("shfl"));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Nor because glibc's run of a late round failed, or a command beside it.
+#[test]
+fn a_late_failure_keeps_the_rounds_before_it() {
+    let directory = scratch("results-late");
+    let script = "[ $LATCHWORK_MUTEX ] || { echo >> count; [ $(wc -l < count) -lt 3 ]; }";
+    let hook = "echo >> hooks; [ $(wc -l < hooks) -lt 5 ]";
+    for (options, script, why) in [
+        (&["--runs", "5"][..], script, "the program fails under glibc in round 3"),
+        (&["--runs", "5", "--conclude", hook], "true", "--conclude"),
+    ] {
+        let output = compare(&[options, &["--json", "result.json"]].concat(), script, &directory);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("Ended by a failure") && text.contains("Too few complete rounds"), "{text}");
+        let json: Value = serde_json::from_slice(&fs::read(directory.join("result.json")).unwrap()).unwrap();
+        assert_eq!(json["candidates"][0]["runs"].as_array().unwrap().len(), 2, "{json}");
+        assert!(json["failure"].as_str().unwrap().contains(why), "{json}");
     }
     fs::remove_dir_all(directory).unwrap();
 }
