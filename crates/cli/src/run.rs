@@ -261,7 +261,7 @@ pub fn environment(
     library: &Path,
     sanitizer: Option<&str>,
 ) -> Vec<(&'static str, OsString)> {
-    let before = env::var_os("LD_PRELOAD");
+    let before = library::preloaded_by_user();
     vec![
         ("LD_PRELOAD", library::preloading_behind(sanitizer, library, before.as_deref())),
         ("LATCHWORK_MUTEX", choice.mutex.clone().into()),

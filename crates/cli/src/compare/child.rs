@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use crate::leftovers::{self, Daemon};
+use crate::library;
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
@@ -129,6 +130,11 @@ impl Program {
         for name in crate::run::VARIABLES {
             command.env_remove(name);
         }
+        // Without the library, unless `environment` has it.
+        match library::preloaded_by_user() {
+            Some(others) => command.env("LD_PRELOAD", others),
+            None => command.env_remove("LD_PRELOAD"),
+        };
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         let mask = signals.mask_before();
         // SAFETY: only system calls that are safe between fork and exec. A `pre_exec` also makes std use fork in

@@ -158,6 +158,13 @@ impl RunOptions {
             _ => Subject::Program(self.command, input(self.input.as_deref())?),
         };
         let library = library::path()?;
+        if let Some(file) = library::preloaded_by_system() {
+            output::say(&format!(
+                "latchwork: warning: {} names a library of latchwork's, so the runs under glibc's locks have it too, which is \
+                 not free: take it out",
+                file.display()
+            ));
+        }
         let sanitizer = check_program(&subject.command()[0], &library)?;
         Ok(Plan {
             subject,

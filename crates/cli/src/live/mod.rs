@@ -19,7 +19,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{self, JoinHandle};

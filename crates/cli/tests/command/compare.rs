@@ -90,6 +90,31 @@ fn the_metric_decides_in_the_direction_asked_for() {
     assert!(text.contains("latchwork run --mutex mcs -- sh -c '"), "{text}");
 }
 
+/// Inside a program of `latchwork run`, or where a service's file names the library.
+#[test]
+fn glibc_and_the_hooks_run_without_a_library_that_is_preloaded_already() {
+    let directory = scratch("preloaded");
+    let library = directory.join("liblatchwork_preload.so");
+    assert!(latchwork().arg("library").arg(&library).status().unwrap().success());
+    let log = directory.join("log");
+    let note = |what: &str| format!("echo \"{what} $LD_PRELOAD\" >> {}", log.display());
+    let output = Command::new(crate::COMMAND)
+        .args(COMPARE)
+        .args(["--runs", "1", "--warmup", "0", "--mutex", "mcs", "--prepare", &note("hook")])
+        .args(["--", "sh", "-c", &note("run:$LATCHWORK_MUTEX")])
+        .env("LD_PRELOAD", format!("{}:{}", library.display(), locking_library().display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(&log).unwrap();
+    let others = locking_library().display();
+    assert_eq!(text.matches(&format!("hook {others}\n")).count(), 2, "{text}");
+    assert!(text.contains(&format!("run: {others}\n")), "{text}");
+    let mcs = text.lines().find(|line| line.starts_with("run:mcs ")).unwrap();
+    assert!(mcs.matches("liblatchwork_preload").count() == 1 && mcs.ends_with(&others.to_string()), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// `> /dev/stderr` in a script opens what is there anew.
 #[test]
 fn a_program_that_opens_its_streams_anew_keeps_what_it_printed() {
