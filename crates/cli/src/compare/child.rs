@@ -75,6 +75,7 @@ pub fn run(
     let end = match asked.map_or(event, Event::Interrupted) {
         Event::Interrupted(signal) => End::Interrupted(signal),
         Event::TimedOut => End::Bad(timed_out(wall), ended.output),
+        Event::WaitsForTerminal(_) => End::Bad(format!("it {WAITS_FOR_TERMINAL}"), ended.output),
         Event::Ended(_) => match ended.failure(any_status) {
             Some(why) => End::Bad(why, ended.output),
             None => End::Good(Cost { wall, ..ended.cost }, ended.output),
@@ -82,6 +83,10 @@ pub fn run(
     };
     Ok((end, daemons))
 }
+
+/// Why a run failed that stopped at the terminal.
+pub const WAITS_FOR_TERMINAL: &str = "waits for the terminal, which it cannot have here: let it ask for nothing (for a password of \
+                                      sudo, run `sudo -v` before)";
 
 /// Why a run failed that took too long.
 pub fn timed_out(wall: Duration) -> String {
@@ -176,6 +181,19 @@ impl Program {
         leftovers::settle(self.process);
     }
 
+    fn waits_for_terminal(&self) -> bool {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: room for the answer, in which zeroes are a value. The fields that are read are those of a child's answer.
+        unsafe {
+            let found = libc::waitid(libc::P_PID, self.process.cast_unsigned(), info.as_mut_ptr(), options);
+            let info = info.assume_init();
+            found == 0
+                && info.si_pid() == self.process
+                && [libc::SIGTTIN, libc::SIGTTOU].contains(&info.si_status())
+        }
+    }
+
     /// Kills the process group and waits for the program.
     pub fn end(mut self) -> Ended {
         let (status, usage) = self.kill();
@@ -228,13 +246,16 @@ impl Ended {
 pub enum Event {
     /// The program at this index has ended.
     Ended(usize),
+    /// The program at this index reads from the terminal or sets it. Its process group is in the background there, so the kernel has
+    /// stopped it, for ever.
+    WaitsForTerminal(usize),
     /// The time is up.
     TimedOut,
     /// A signal asks this process to end.
     Interrupted(i32),
 }
 
-/// Waits until one of the programs has ended, until the time is up, or for a signal. Of several programs that have
+/// Waits until one of the programs has ended or waits for the terminal, until the time is up, or for a signal. Of several programs that have
 /// ended, it returns the first.
 pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -> Event {
     let watch = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
@@ -256,6 +277,9 @@ pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -
         }
         if let Some(signal) = signals.take() {
             return Event::Interrupted(signal);
+        }
+        if let Some(index) = programs.iter().position(|program| program.waits_for_terminal()) {
+            return Event::WaitsForTerminal(index);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, in_time, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -322,20 +322,6 @@ fn what_the_killed_left_is_removed() {
     }
     running.end();
     fs::remove_dir_all(directory).unwrap();
-}
-
-/// The output of a command that must not hang.
-fn in_time(command: &mut Command) -> std::process::Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begin.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-            panic!("it hangs");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
 }
 
 fn make_fifo(path: &Path) {
