@@ -4,6 +4,7 @@
 use crate::profile::files::temporary_directory;
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
@@ -32,7 +33,9 @@ pub struct Options {
 /// Writes the library to a file, whatever is installed and wherever programs would find it.
 pub fn write(options: &Options) -> Result<()> {
     let path = &options.file;
-    fs::write(path, CARRIED).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    // A program that runs with the file of before keeps that one.
+    output::write_or_print(path, CARRIED)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// The library's path. Where no package of the system has installed the library, this function writes it first.
