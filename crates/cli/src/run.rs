@@ -114,6 +114,13 @@ impl Programs {
         self.only.is_empty() && self.not.is_empty()
     }
 
+    /// The options, for a command that the user may type: each with a space behind it.
+    pub fn options(&self) -> String {
+        let given = [("--only", &self.only), ("--not", &self.not)].into_iter();
+        let given = given.filter(|(_, patterns)| !patterns.is_empty());
+        given.map(|(name, patterns)| format!("{name} {} ", output::shell_word(&patterns.join(",")))).collect()
+    }
+
     /// The variables that tell the library.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let given = [("LATCHWORK_ONLY", &self.only), ("LATCHWORK_NOT", &self.not)];

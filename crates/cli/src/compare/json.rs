@@ -162,7 +162,7 @@ fn one<'a>(
         failure: candidate.failed.as_ref().map(|failed| OneFailure {
             round: failed.round.map(|round| round + 1),
             reason: &failed.why,
-            output: end(&failed.output),
+            output: &failed.output,
         }),
         summary: measures.iter().filter_map(|measure| summary(candidate, glibc, *measure)).collect(),
         runs: candidate
@@ -196,14 +196,4 @@ fn summary(candidate: &Candidate, glibc: &Candidate, measure: Measure) -> Option
         };
         (measure.key(), summary)
     })
-}
-
-/// The last few kilobytes.
-fn end(output: &str) -> &str {
-    const KEPT: usize = 8192;
-    let mut start = output.len().saturating_sub(KEPT);
-    while !output.is_char_boundary(start) {
-        start += 1;
-    }
-    &output[start..]
 }

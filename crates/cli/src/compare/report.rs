@@ -167,7 +167,8 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
     }
     let options = candidates[best].choice.options();
     let program = if plan.built_in { "./your-program".into() } else { shell_words(plan) };
-    text += &format!("Keep it with:\n  latchwork run {options} -- {program}\n");
+    let programs = plan.programs.options();
+    text += &format!("Keep it with:\n  latchwork run {options} {programs}-- {program}\n");
     if plan.built_in {
         text +=
             "This was the built-in program; ask about yours with `latchwork compare -- ./your-program`.\n";

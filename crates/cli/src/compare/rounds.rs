@@ -7,7 +7,7 @@ use super::metric::Metric;
 use super::plan::{Length, Plan, Subject};
 use super::progress::Progress;
 use super::results::Results;
-use super::tail::tail;
+use super::tail::{end, tail};
 use crate::leftovers::{self, Daemon};
 use crate::run;
 use latchwork_console::failure::{Failure, Result};
@@ -31,6 +31,10 @@ const NOISY: f64 = 0.10;
 pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> Result<Results> {
     let signals = &plan.signals;
     leftovers::adopt();
+    // The kernel counts what this process has at a program's start into the program's peak. So the output of a run, which may have
+    // 16 MiB, goes back to the kernel when it was read.
+    // SAFETY: a call with plain arguments.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) };
     let results = Results {
         candidates,
         machine: Machine::here(),
@@ -213,7 +217,7 @@ impl Measuring<'_> {
             }
             Once::Bad(why, output) => {
                 self.progress.failed(&candidate.label(), &why);
-                candidate.failed = Some(Failed { round, why, output });
+                candidate.failed = Some(Failed { round, why, output: end(output) });
             }
             Once::Interrupted(signal) => {
                 self.results.interrupted = Some(signal);

@@ -103,6 +103,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     for (name, path) in options.files() {
         output::check(name, path)?;
     }
+    output::check_distinct(options.files())?;
     let mut printed = options.files().filter(|(_, path)| *path == Path::new("-"));
     if let (Some((first, _)), Some((second, _))) = (printed.next(), printed.next()) {
         return Err(Failure::usage(format!(

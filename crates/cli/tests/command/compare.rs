@@ -1,8 +1,8 @@
 //! `latchwork compare` on small shell programs.
 
 use crate::common::{
-    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr, stdout,
-    with_growing_time,
+    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr,
+    stdout, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;

@@ -55,7 +55,10 @@ fn with_nothing_measured_the_files_of_before_stay() {
 
 fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
     let mut command = latchwork_of_locking_programs();
-    command.args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl"]).args(arguments);
+    command.args(["compare", "--settle", "0", "--warmup", "0"]).args(arguments);
+    if !arguments.contains(&"--mutex") {
+        command.args(["--mutex", "shfl"]);
+    }
     command.args(["--", "sh", "-c", script]).current_dir(directory).output().unwrap()
 }
 
@@ -63,7 +66,8 @@ fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
 #[test]
 fn a_result_that_cannot_be_written_loses_no_other_one() {
     let directory = scratch("results-full");
-    let output = compare(&["--runs", "1", "--json", "/dev/full", "--markdown", "table.md"], "true", &directory);
+    let output =
+        compare(&["--runs", "1", "--json", "/dev/full", "--markdown", "table.md"], "true", &directory);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("--json /dev/full: No space left"), "{}", stderr(&output));
     assert!(stdout(&output).contains("Too few complete rounds"), "{}", stdout(&output));
@@ -90,6 +94,58 @@ fn a_late_failure_keeps_the_rounds_before_it() {
         assert_eq!(json["candidates"][0]["runs"].as_array().unwrap().len(), 2, "{json}");
         assert!(json["failure"].as_str().unwrap().contains(why), "{json}");
     }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The kernel counts what the command has when it starts a program into the program's peak.
+#[test]
+fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {
+    let directory = scratch("results-memory-of-output");
+    let script = "[ \"$LATCHWORK_MUTEX\" != mcs ] || { head -c 12000000 /dev/zero; exit 1; }";
+    let output = compare(&["--runs", "3", "--mutex", "shfl,mcs", "--json", "-"], script, &directory);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["candidates"][2]["verdict"], "failed", "{json}");
+    let peak = json["candidates"][0]["summary"]["memory_bytes"]["max"].as_f64().unwrap();
+    assert!(peak < 11e6, "{peak}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The lock is not kept for programs for which it was not measured.
+#[test]
+fn the_command_that_keeps_a_lock_leaves_out_the_same_programs() {
+    let directory = scratch("results-only");
+    let script = "[ \"$LATCHWORK_MUTEX\" ] && echo rate: 2 || echo rate: 1";
+    let options = ["--runs", "6", "--metric", r"rate: (\d+)", "--only", "sh,da*", "--not", "x"];
+    let output = compare(&options, script, &directory);
+    let text = stdout(&output);
+    assert!(text.contains("latchwork run --mutex shfl --only 'sh,da*' --not x -- sh -c "), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn two_results_need_two_files() {
+    let directory = scratch("results-twice");
+    let run = |arguments: &[&str]| latchwork().args(arguments).current_dir(&directory).output().unwrap();
+    fs::write(directory.join("there"), "of before").unwrap();
+    for arguments in [
+        &["compare", "--json", "same", "--csv", "./same", "--", "touch", "ran"][..],
+        &["profile", "--json", "there", "-o", "../there/../there", "--", "touch", "ran"],
+    ] {
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|word| {
+                word.replace("../there/..", &format!("../{}", directory.file_name().unwrap().display()))
+            })
+            .collect();
+        let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("both name"), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(!directory.join("ran").exists());
+    let output = run(&["profile", "--json", "/dev/null", "-o", "/dev/null", "--", "true"]);
+    assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
+    let output = run(&["record", "--read", "not-there"]);
+    assert!(stderr(&output).contains("not-there: No such file"), "{}", stderr(&output));
     fs::remove_dir_all(directory).unwrap();
 }
 
