@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const WATCHED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// A signalfd over the signals that ask this process to end. The signals stay blocked as long as the process lives.
 pub struct Signals {
@@ -17,7 +17,7 @@ pub struct Signals {
 
 /// Blocks those of the signals that are not ignored, in the calling thread and in the threads that it makes later. Returns their set, and
 /// the signal mask from before.
-pub(crate) fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
+pub fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
     let mut set = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it writes. An action is plain data.

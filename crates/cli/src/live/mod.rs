@@ -19,7 +19,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{self, JoinHandle};
@@ -27,10 +27,15 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take if it is stopped (SIGSTOP) when the recording ends: what it has recorded can be read all the same.
+const STOPPED: Duration = Duration::from_secs(1);
 /// How long after its end an observer may keep others out.
 const TAKEN_OVER: Duration = Duration::from_nanos(AHEAD).saturating_add(Duration::from_secs(5));
 /// How often the deadline is moved on. The process allows [`AHEAD`].
 const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// See [`Session::take_ended`].
+const CHILDREN: usize = 16;
 
 /// The directory in which a process records for this one. Dropping it ends the recording and removes the directory.
 pub struct Session {
@@ -45,6 +50,8 @@ pub struct Session {
     heart: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     recording: bool,
+    /// Whether the process has not answered when it was asked to stop.
+    silent: bool,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -71,6 +78,7 @@ impl Session {
                         heart: None,
                         stop: Arc::default(),
                         recording: false,
+                        silent: false,
                         _pipe: pipe,
                     });
                 }
@@ -169,12 +177,17 @@ impl Session {
             return Ok(());
         }
         self.recording = false;
+        self.silent = false;
         let asked = if self.has_ended() { None } else { Some(self.ask(request::OFF)) };
         match asked {
             // BUSY: it has stopped. A thread that does not run keeps the file mapped.
             Some(Ok(answer::OFF | answer::BUSY)) => Ok(()),
             Some(Ok(other)) => Err(self.refused(other)),
-            Some(Err(failure)) if !self.has_ended() => Err(failure),
+            Some(Err(failure)) if !self.has_ended() => {
+                self.recording = true;
+                self.silent = true;
+                Err(failure)
+            }
             // It has ended, before or meanwhile.
             _ => {
                 self.note_gone();
@@ -202,10 +215,17 @@ impl Session {
             && self.recording
             && !self.has_ended()
         {
-            // The process itself has another number in a container of its own.
-            let lives = |one: &&mut Recording| !one.complete && (!one.forked || process::lives(one.pid));
-            let now = now();
-            found.iter_mut().filter(lives).for_each(|one| one.ends_at(now));
+            let (now, is_contained) = (now(), self.process.is_contained());
+            for one in found.iter_mut().filter(|one| !one.complete) {
+                // A process has another number in a container of its own.
+                if !one.forked || is_contained || process::lives(one.pid) {
+                    one.ends_at(now);
+                } else {
+                    // By a signal or _exit, so that it has written no end.
+                    let threads = one.threads.iter_mut().filter(|thread| thread.lives);
+                    threads.for_each(|thread| (thread.lives, thread.waiting) = (false, None));
+                }
+            }
         }
         found.map_err(|failure| {
             if self.control.is_over() {
@@ -216,6 +236,29 @@ impl Session {
             }
             Failure::new(format!("process {pid} left no recording: {}", failure.message))
         })
+    }
+
+    /// Removes the recordings of forked processes that have ended, but for the last [`CHILDREN`], and returns them. Each takes half a
+    /// MiB of memory, and a server may fork one for each connection.
+    pub fn take_ended(&self) -> Vec<Recording> {
+        let files = files::regular(&path_of(&self.directory)).unwrap_or_default();
+        if files.len() <= 2 * CHILDREN {
+            return Vec::new();
+        }
+        let is_contained = self.process.is_contained();
+        let ended = |file: PathBuf| {
+            let recording = files::read_regular(&file).ok()?;
+            let gone = || !is_contained && !process::lives(recording.pid);
+            (recording.forked && (recording.complete || gone())).then_some((recording, file))
+        };
+        let mut ended: Vec<_> = files.into_iter().filter_map(ended).collect();
+        ended.sort_by_key(|(recording, _)| recording.started);
+        ended.truncate(ended.len().saturating_sub(CHILDREN));
+        let remove = |(recording, file): (Recording, PathBuf)| {
+            let _ = fs::remove_file(file);
+            recording
+        };
+        ended.into_iter().map(remove).collect()
     }
 
     /// Copies the recordings to a directory.
@@ -231,6 +274,31 @@ impl Session {
             Ok(())
         };
         copy().map_err(|error: Error| Failure::new(format!("{}: {error}", to.display())))
+    }
+
+    /// Has the process record if it has executed another program since it was asked to, which ended that recording. Returns whether it
+    /// has. What was recorded before stays if `keep` says so.
+    pub fn follow(&mut self, keep: bool) -> Result<bool> {
+        let is_mapped = || self.process.maps().is_none_or(|maps| maps.contains(&self.name));
+        if !self.recording || is_mapped() || self.has_ended() {
+            return Ok(false);
+        }
+        self.note_gone();
+        if !keep {
+            self.clear();
+        }
+        self.recording = false;
+        self.process.rename();
+        match self.on() {
+            Ok(()) => Ok(true),
+            // It has ended meanwhile, which the caller notices.
+            Err(_) if self.has_ended() => Ok(false),
+            Err(failure) => Err(Failure::new(format!(
+                "process {} has executed another program, which is not recorded: {}",
+                self.pid(),
+                failure.message
+            ))),
+        }
     }
 
     /// Removes the recordings.
@@ -265,7 +333,8 @@ impl Session {
             if self.has_ended() {
                 return Err(Failure::new(format!("process {} has ended", self.pid())));
             }
-            if begin.elapsed() > PATIENCE {
+            let is_stopped = || what == request::OFF && self.process.is_stopped();
+            if begin.elapsed() > PATIENCE || begin.elapsed() > STOPPED && is_stopped() {
                 return Err(self.process.silent());
             }
             if knocked.is_none_or(|when| when.elapsed() > Duration::from_millis(50))
@@ -318,7 +387,9 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // The process ends the recording by itself if it does not answer.
-        let _ = self.off();
+        if !self.silent {
+            let _ = self.off();
+        }
         self.stop.store(true, Relaxed);
         if let Some(heart) = self.heart.take() {
             heart.thread().unpark();

@@ -269,7 +269,8 @@ pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-fn read_regular(path: &Path) -> std::result::Result<Recording, Error> {
+/// Reads one of them.
+pub fn read_regular(path: &Path) -> std::result::Result<Recording, Error> {
     Recording::read(&path_of(&open_regular(path)?))
 }
 

@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{compile, in_time, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// One thread holds `cache.mutex` for 2 ms at a time, and another one wants it. It runs until standard input ends.
-const BUSY: &str = r#"
+pub const BUSY: &str = r#"
     #include <pthread.h>
     #include <time.h>
     #include <unistd.h>
@@ -45,25 +45,25 @@ const BUSY: &str = r#"
     }"#;
 
 /// A program that runs.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         Self(child)
     }
 
-    fn under_latchwork(arguments: &[&str], program: &Path) -> Self {
+    pub fn under_latchwork(arguments: &[&str], program: &Path) -> Self {
         Self::start(latchwork().arg("run").args(arguments).arg("--").arg(program))
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.0.id().to_string()
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.0.stdin.take());
         assert!(self.0.wait().unwrap().success());
     }
@@ -76,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-fn parse(text: &str) -> Value {
+pub fn parse(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -254,7 +254,7 @@ fn top_prints_tables_and_json() {
 }
 
 /// The directory of the observer, from the memory map of the process that it records.
-fn observers_directory(pid: &str) -> Option<String> {
+pub fn observers_directory(pid: &str) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let start = maps.find("/dev/shm/latchwork-live-").or_else(|| maps.find("/tmp/latchwork-live-"))?;
     Some(maps[start..].split(['/', '\n']).take(4).collect::<Vec<_>>().join("/"))
@@ -320,63 +320,6 @@ fn what_the_killed_left_is_removed() {
     for path in [locked, recording] {
         fs::remove_dir_all(path).unwrap();
     }
-    running.end();
-    fs::remove_dir_all(directory).unwrap();
-}
-
-fn make_fifo(path: &Path) {
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: a string that ends.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-}
-
-/// Any user can make a directory in /dev/shm whose name is that of an observer's.
-#[test]
-fn directories_of_others_are_not_waited_for() {
-    use latchwork_recording::control::{DIRECTORY, FILE};
-    let directory = scratch("live-fifo");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
-    let trap = PathBuf::from(format!("/dev/shm/{DIRECTORY}fifo{}", running.pid()));
-    fs::create_dir(&trap).unwrap();
-    make_fifo(&trap.join(FILE));
-    let observed = in_time(latchwork().args(["profile", "--pid", &running.pid(), "--seconds", "0.1"]));
-    fs::remove_dir_all(trap).unwrap();
-    assert_eq!(observed.status.code(), Some(0), "{}", stderr(&observed));
-    running.end();
-    fs::remove_dir_all(directory).unwrap();
-}
-
-/// The directory of the recording belongs to the user of the process, and the command may be root's.
-#[test]
-fn only_recordings_are_kept() {
-    let directory = scratch("live-keep");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
-    let (secret, kept) = (directory.join("secret"), directory.join("kept"));
-    fs::write(&secret, "secret").unwrap();
-    let pid = running.pid();
-    let mut profile = latchwork();
-    profile.args(["profile", "--pid", &pid, "--keep"]).arg(&kept);
-    let profile = profile.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    let observed = loop {
-        if let Some(observed) = observers_directory(&pid) {
-            break PathBuf::from(observed);
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "the process is not recorded");
-        thread::sleep(Duration::from_millis(5));
-    };
-    for name in ["leak", "1.0.recording"] {
-        std::os::unix::fs::symlink(&secret, observed.join(name)).unwrap();
-    }
-    fs::write(observed.join("2"), "no recording").unwrap();
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
-    let output = profile.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let names: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with(&pid), "{names:?}");
     running.end();
     fs::remove_dir_all(directory).unwrap();
 }
