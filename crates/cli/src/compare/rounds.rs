@@ -128,7 +128,7 @@ impl Measuring<'_> {
             let candidate = &self.results.candidates[index];
             if candidate.failed.is_none() {
                 self.progress.begins(&candidate.label(), round < self.plan.warmup);
-                let once = self.turn(index)?;
+                let once = self.whole_turn(index)?;
                 if self.take(index, round, once)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -136,6 +136,18 @@ impl Measuring<'_> {
             self.progress.one_more();
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// One run of one lock, in which this process was not stopped: the program ran on meanwhile, so its end is not known.
+    fn whole_turn(&mut self, index: usize) -> Result<Once> {
+        loop {
+            self.signals.was_stopped();
+            let once = self.turn(index)?;
+            if !self.signals.was_stopped() || matches!(once, Once::Interrupted(_)) {
+                return Ok(once);
+            }
+            self.progress.warn("latchwork was stopped during a run, which is repeated");
+        }
     }
 
     /// One run of one lock, and the commands around it.

@@ -97,6 +97,33 @@ fn a_late_failure_keeps_the_rounds_before_it() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The time for which the command is stopped is not the program's.
+#[test]
+fn a_run_with_a_pause_is_repeated() {
+    let directory = scratch("results-pause");
+    let mark = mark(4);
+    let script = format!("echo $$ >> ran; exec sleep 0.{mark}");
+    let mut command = latchwork_of_locking_programs();
+    command
+        .args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl", "--runs", "1", "--json", "-"]);
+    command.args(["--", "sh", "-c", &script]).current_dir(&directory);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while alive(&format!("sleep\x000.{mark}")) == 0 && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a signal to a child that was not yet waited for.
+    let signal = |signal| unsafe { libc::kill(child.id() as i32, signal) };
+    signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(500));
+    signal(libc::SIGCONT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is repeated"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 3);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// The kernel counts what the command has when it starts a program into the program's peak.
 #[test]
 fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {
