@@ -132,7 +132,7 @@ fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &
 fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
     // After another program was executed, the figures are that one's.
     if session.follow(false)? {
-        *watch = Watch::new();
+        watch.restart();
     }
     watch.keep(&session.take_ended());
     Ok(watch.look(&session.read()?))

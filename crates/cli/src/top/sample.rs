@@ -167,6 +167,11 @@ impl Watch {
         Self { symbols: Symbols::default(), before, ended, begun: now, looked: now }
     }
 
+    /// Begins anew, for a recording that begins now. Files that were looked into stay open.
+    pub fn restart(&mut self) {
+        *self = Self { symbols: std::mem::take(&mut self.symbols), ..Self::new() };
+    }
+
     /// Keeps the figures of recordings that are read no more.
     pub fn keep(&mut self, recordings: &[Recording]) {
         if recordings.is_empty() {

@@ -82,7 +82,7 @@ fn switch(session: &mut Session, watch: &mut Watch) -> Result<()> {
     // The new recording begins with nothing.
     session.clear();
     session.on()?;
-    *watch = Watch::new();
+    watch.restart();
     Ok(())
 }
 

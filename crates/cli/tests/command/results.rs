@@ -72,6 +72,13 @@ fn a_result_that_cannot_be_written_loses_no_other_one() {
     assert!(stderr(&output).contains("--json /dev/full: No space left"), "{}", stderr(&output));
     assert!(stdout(&output).contains("Too few complete rounds"), "{}", stdout(&output));
     assert!(fs::read_to_string(directory.join("table.md")).unwrap().contains("shfl"));
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    let mut command = latchwork();
+    command.args(["profile", "--json", "/dev/full", "--folded", "folded", "--"]).arg(&program);
+    let output = command.current_dir(&directory).env("TMPDIR", &directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("The recording is kept"), "{}", stderr(&output));
+    assert!(directory.join("folded").exists());
     fs::remove_dir_all(directory).unwrap();
 }
 
