@@ -172,8 +172,10 @@ fn parse(process: libc::pid_t, stat: &str) -> Option<(libc::pid_t, Child)> {
     let mut fields = rest.split(' ');
     let ended = ["Z", "X"].contains(&fields.next()?);
     let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    // The start is field 22 of proc(5), and the group is field 5.
-    let started = fields.nth(16)?.parse().ok()?;
+    // The start is field 22 of proc(5), the number of threads field 20, and the group is field 5.
+    let (threads, started) = (fields.nth(14)?, fields.nth(1)?.parse().ok()?);
+    // The state is that of the first thread, which may have ended before the others.
+    let ended = ended && threads.parse::<u32>().is_ok_and(|threads| threads <= 1);
     (!ended).then(|| (parent, Child { process, group, name: name.to_owned(), started }))
 }
 
@@ -188,6 +190,8 @@ mod tests {
         assert_eq!((parent, child.process, child.group, child.name.as_str()), (5, 7, 6, "a) (b"));
         assert_eq!(child.started, 1234);
         assert!(parse(7, &format!("7 (a) Z {rest}")).is_none());
+        // The first thread of two.
+        assert!(parse(7, &format!("7 (a) Z {}", rest.replace(" 0 1 0 ", " 0 2 0 "))).is_some());
         assert!(parse(7, "").is_none());
     }
 }

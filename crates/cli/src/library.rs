@@ -4,12 +4,14 @@
 use crate::profile::files::temporary_directory;
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::output;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::{env, io};
 
 /// Names a library to use instead of the one that the command carries.
@@ -31,7 +33,9 @@ pub struct Options {
 /// Writes the library to a file, whatever is installed and wherever programs would find it.
 pub fn write(options: &Options) -> Result<()> {
     let path = &options.file;
-    fs::write(path, CARRIED).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    // A program that runs with the file of before keeps that one.
+    output::write_or_print(path, CARRIED)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// The library's path. Where no package of the system has installed the library, this function writes it first.
@@ -236,6 +240,44 @@ fn put(directory: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
+/// How the file name of a preload library of latchwork's begins.
+const NAME: &str = "liblatchwork_preload";
+
+/// What this process found in `LD_PRELOAD`, without libraries of latchwork's: a command inside a program of another command's, or
+/// of a service, starts programs that are independent of that one. `None`: nothing.
+pub fn preloaded_by_user() -> Option<OsString> {
+    static FOUND: OnceLock<Option<OsString>> = OnceLock::new();
+    FOUND.get_or_init(|| without_ours(&env::var_os("LD_PRELOAD")?)).clone()
+}
+
+/// The file that names the libraries of all programs of the system, if it names one of latchwork's.
+pub fn preloaded_by_system() -> Option<&'static Path> {
+    let file = Path::new("/etc/ld.so.preload");
+    let content = fs::read(file).ok()?;
+    entries(&content).any(is_our_file).then_some(file)
+}
+
+fn without_ours(before: &OsStr) -> Option<OsString> {
+    let before = before.as_bytes();
+    if !entries(before).any(is_our_file) {
+        return (!before.is_empty()).then(|| OsStr::from_bytes(before).to_owned());
+    }
+    let others: Vec<&OsStr> =
+        entries(before).filter(|entry| !is_our_file(entry)).map(OsStr::from_bytes).collect();
+    (!others.is_empty()).then(|| others.join(OsStr::new(":")))
+}
+
+/// The entries of `LD_PRELOAD` or `/etc/ld.so.preload`.
+fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| b": \t\n".contains(byte)).filter(|entry| !entry.is_empty())
+}
+
+fn is_our_file(entry: &[u8]) -> bool {
+    let path = Path::new(OsStr::from_bytes(entry));
+    let named = path.file_name().is_some_and(|name| name.as_bytes().starts_with(NAME.as_bytes()));
+    named || path.is_file() && fs::read(path).is_ok_and(|content| is_ours(&content))
+}
+
 /// The value of `LD_PRELOAD` that puts `library` before what the user already preloads.
 pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
     preloading_behind(None, library, before)
@@ -247,7 +289,7 @@ pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
 /// `library` came first, it would get deadlines of another clock.
 pub fn preloading_behind(sanitizer: Option<&str>, library: &Path, before: Option<&OsStr>) -> OsString {
     let before = before.unwrap_or_default();
-    let entries = || before.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty());
+    let entries = || entries(before.as_bytes());
     let first = || entries().filter(|entry| shifts_time(entry)).map(OsStr::from_bytes);
     let mut value: Vec<&OsStr> = sanitizer.map(OsStr::new).into_iter().chain(first()).collect();
     value.push(library.as_os_str());
@@ -367,6 +409,21 @@ mod tests {
             let text = fs::read_to_string(workspace.join(file)).unwrap();
             assert!(text.contains(&needed), "{file} does not say that the library needs {needed}");
         }
+    }
+
+    #[test]
+    fn our_libraries_are_taken_out() {
+        let without = |list: &str| without_ours(OsStr::new(list));
+        assert_eq!(without(""), None);
+        assert_eq!(without("/x/liblatchwork_preload-0123.so"), None);
+        assert_eq!(without("b.so /x/liblatchwork_preload.so:c.so"), Some("b.so:c.so".into()));
+        assert_eq!(without("b.so  c.so:"), Some("b.so  c.so:".into()));
+        // Under another name.
+        let directory = scratch("others");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("locks.so"), CARRIED).unwrap();
+        assert_eq!(without(directory.join("locks.so").to_str().unwrap()), None);
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

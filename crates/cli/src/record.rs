@@ -98,9 +98,9 @@ pub fn record(options: &Options) -> Result<i32> {
     }
     if let Some(kept) = &options.read {
         ending::by_signals();
-        let found = busiest(kept).map_err(|_| {
-            Failure::new(format!("{}: there is no recording of `record` in it", kept.display()))
-        })?;
+        let fail = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", kept.display()));
+        fs::read_dir(kept).map_err(|error| fail(&error))?;
+        let found = busiest(kept).map_err(|_| fail(&"there is no recording of `record` in it"))?;
         let reached = reached_size(&found.file);
         write(options, found, kept_command(kept), reached)?;
         return Ok(0);

@@ -114,6 +114,13 @@ impl Programs {
         self.only.is_empty() && self.not.is_empty()
     }
 
+    /// The options, for a command that the user may type: each with a space behind it.
+    pub fn options(&self) -> String {
+        let given = [("--only", &self.only), ("--not", &self.not)].into_iter();
+        let given = given.filter(|(_, patterns)| !patterns.is_empty());
+        given.map(|(name, patterns)| format!("{name} {} ", output::shell_word(&patterns.join(",")))).collect()
+    }
+
     /// The variables that tell the library.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let given = [("LATCHWORK_ONLY", &self.only), ("LATCHWORK_NOT", &self.not)];
@@ -261,7 +268,7 @@ pub fn environment(
     library: &Path,
     sanitizer: Option<&str>,
 ) -> Vec<(&'static str, OsString)> {
-    let before = env::var_os("LD_PRELOAD");
+    let before = library::preloaded_by_user();
     vec![
         ("LD_PRELOAD", library::preloading_behind(sanitizer, library, before.as_deref())),
         ("LATCHWORK_MUTEX", choice.mutex.clone().into()),

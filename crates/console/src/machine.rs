@@ -27,10 +27,6 @@ impl Machine {
     /// This one, now.
     pub fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let value = |text: &str, key: &str| {
-            let line = text.lines().find(|line| line.starts_with(key))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
         // SAFETY: returns a static string.
         let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
         let memory = value(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
@@ -42,7 +38,7 @@ impl Machine {
                 digits.is_some_and(|digits| digits.parse::<u32>().is_ok())
             });
         Self {
-            processor: value(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+            processor: processor(&read("/proc/cpuinfo")).unwrap_or_else(|| "unknown".into()),
             cpus: cpus(),
             numa_nodes: nodes.count().max(1),
             memory_bytes: memory * 1024,
@@ -60,6 +56,24 @@ impl Machine {
     pub fn line(&self) -> String {
         format!("{} ({} CPUs), Linux {}, glibc {}", self.processor, self.cpus, self.kernel, self.glibc)
     }
+}
+
+fn value(text: &str, key: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// What `/proc/cpuinfo` calls the processor. On ARM it has only numbers: of the maker and of the design.
+fn processor(cpuinfo: &str) -> Option<String> {
+    value(cpuinfo, "model name").or_else(|| {
+        let number = |key| value(cpuinfo, key);
+        let maker = number("CPU implementer")?;
+        Some(format!(
+            "CPU implementer {maker}, part {}, variant {}",
+            number("CPU part")?,
+            number("CPU variant")?
+        ))
+    })
 }
 
 /// CPUs that this process may use.
@@ -122,6 +136,14 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_have_names() {
+        assert_eq!(processor("processor : 0\nmodel name\t: A CPU\n").unwrap(), "A CPU");
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n";
+        assert_eq!(processor(arm).unwrap(), "CPU implementer 0x41, part 0xd0c, variant 0x3");
+        assert_eq!(processor(""), None);
+    }
 
     #[test]
     fn proc_stat_is_understood() {

@@ -31,6 +31,21 @@ pub fn check_stdout() -> Result<()> {
     if CLOSED[1].load(Relaxed) { Err(Failure::usage("standard output is closed")) } else { Ok(()) }
 }
 
+/// Fails if two of these options name one file: the second result would replace the first. Both may name what is no regular file, such
+/// as `/dev/null`.
+pub fn check_distinct<'a>(files: impl Iterator<Item = (&'static str, &'a Path)>) -> Result<()> {
+    let files: Vec<_> = files
+        .filter(|(_, path)| *path != Path::new("-"))
+        .filter_map(|(option, path)| Some((option, path, replace::file(path)?)))
+        .collect();
+    for (index, (option, path, file)) in files.iter().enumerate() {
+        if let Some((first, ..)) = files[..index].iter().find(|(.., other)| other == file) {
+            return Err(Failure::usage(format!("{first} and {option} both name {}", path.display())));
+        }
+    }
+    Ok(())
+}
+
 /// Fails if `path`, the value of `option`, can certainly not be written. The commands ask before they measure, so that
 /// minutes of measuring do not end in "permission denied". `-` is standard output.
 pub fn check(option: &str, path: &Path) -> Result<()> {

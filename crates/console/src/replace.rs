@@ -60,6 +60,14 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The regular file that this path stands for, whether it is there or not.
+pub(crate) fn file(path: &Path) -> Option<PathBuf> {
+    match target(path) {
+        Ok(Target::File(file, _)) => Some(file),
+        _ => None,
+    }
+}
+
 /// Whether this user may not do that here, but may perhaps write the file that is there.
 fn is_forbidden(error: &io::Error) -> bool {
     use ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};

@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use crate::leftovers::{self, Daemon};
+use crate::library;
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest time between two looks at a running program's output.
+/// The longest time between two looks at a running program.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// What to start.
@@ -74,6 +75,7 @@ pub fn run(
     let end = match asked.map_or(event, Event::Interrupted) {
         Event::Interrupted(signal) => End::Interrupted(signal),
         Event::TimedOut => End::Bad(timed_out(wall), ended.output),
+        Event::WaitsForTerminal(_) => End::Bad(format!("it {WAITS_FOR_TERMINAL}"), ended.output),
         Event::Ended(_) => match ended.failure(any_status) {
             Some(why) => End::Bad(why, ended.output),
             None => End::Good(Cost { wall, ..ended.cost }, ended.output),
@@ -81,6 +83,10 @@ pub fn run(
     };
     Ok((end, daemons))
 }
+
+/// Why a run failed that stopped at the terminal.
+pub const WAITS_FOR_TERMINAL: &str = "waits for the terminal, which it cannot have here: let it ask for nothing (for a password of \
+                                      sudo, run `sudo -v` before)";
 
 /// Why a run failed that took too long.
 pub fn timed_out(wall: Duration) -> String {
@@ -113,7 +119,7 @@ pub struct Ended {
 impl Program {
     /// Starts it.
     pub fn start(launch: &Launch, signals: &Signals) -> Result<Self, String> {
-        let output = Output::new().map_err(|error| format!("memfd_create: {error}"))?;
+        let output = Output::new().map_err(|error| format!("cannot read what a program prints: {error}"))?;
         let text = |error: Error| error.to_string();
         let mut command = Command::new(&launch.command[0]);
         command
@@ -129,6 +135,11 @@ impl Program {
         for name in crate::run::VARIABLES {
             command.env_remove(name);
         }
+        // Without the library, unless `environment` has it.
+        match library::preloaded_by_user() {
+            Some(others) => command.env("LD_PRELOAD", others),
+            None => command.env_remove("LD_PRELOAD"),
+        };
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         let mask = signals.mask_before();
         // SAFETY: only system calls that are safe between fork and exec. A `pre_exec` also makes std use fork in
@@ -168,6 +179,19 @@ impl Program {
     /// Waits a moment for processes that are about to leave the program's group, after the program itself has ended.
     pub fn settle(&self) {
         leftovers::settle(self.process);
+    }
+
+    fn waits_for_terminal(&self) -> bool {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: room for the answer, in which zeroes are a value. The fields that are read are those of a child's answer.
+        unsafe {
+            let found = libc::waitid(libc::P_PID, self.process.cast_unsigned(), info.as_mut_ptr(), options);
+            let info = info.assume_init();
+            found == 0
+                && info.si_pid() == self.process
+                && [libc::SIGTTIN, libc::SIGTTOU].contains(&info.si_status())
+        }
     }
 
     /// Kills the process group and waits for the program.
@@ -222,13 +246,16 @@ impl Ended {
 pub enum Event {
     /// The program at this index has ended.
     Ended(usize),
+    /// The program at this index reads from the terminal or sets it. Its process group is in the background there, so the kernel has
+    /// stopped it, for ever.
+    WaitsForTerminal(usize),
     /// The time is up.
     TimedOut,
     /// A signal asks this process to end.
     Interrupted(i32),
 }
 
-/// Waits until one of the programs has ended, until the time is up, or for a signal. Of several programs that have
+/// Waits until one of the programs has ended or waits for the terminal, until the time is up, or for a signal. Of several programs that have
 /// ended, it returns the first.
 pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -> Event {
     let watch = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
@@ -251,8 +278,8 @@ pub fn watch(programs: &[&Program], signals: &Signals, until: Option<Instant>) -
         if let Some(signal) = signals.take() {
             return Event::Interrupted(signal);
         }
-        for program in programs {
-            program.output.drop_start();
+        if let Some(index) = programs.iter().position(|program| program.waits_for_terminal()) {
+            return Event::WaitsForTerminal(index);
         }
     }
 }

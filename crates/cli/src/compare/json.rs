@@ -33,6 +33,8 @@ struct Document<'a> {
     rule: String,
     rounds_needed: u32,
     interrupted: bool,
+    /// What ended the comparison early.
+    failure: Option<&'a str>,
     machine: &'a Machine,
     others_cpu_share: f64,
     warnings: &'a [String],
@@ -120,6 +122,7 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         rule: verdict::rule(results.locks()),
         rounds_needed: verdict::rounds_needed(results.locks()),
         interrupted: results.interrupted.is_some(),
+        failure: results.failure.as_ref().map(|failure| &*failure.message),
         machine: &results.machine,
         others_cpu_share: results.others,
         warnings: &results.warnings,
@@ -159,7 +162,7 @@ fn one<'a>(
         failure: candidate.failed.as_ref().map(|failed| OneFailure {
             round: failed.round.map(|round| round + 1),
             reason: &failed.why,
-            output: end(&failed.output),
+            output: &failed.output,
         }),
         summary: measures.iter().filter_map(|measure| summary(candidate, glibc, *measure)).collect(),
         runs: candidate
@@ -193,14 +196,4 @@ fn summary(candidate: &Candidate, glibc: &Candidate, measure: Measure) -> Option
         };
         (measure.key(), summary)
     })
-}
-
-/// The last few kilobytes.
-fn end(output: &str) -> &str {
-    const KEPT: usize = 8192;
-    let mut start = output.len().saturating_sub(KEPT);
-    while !output.is_char_boundary(start) {
-        start += 1;
-    }
-    &output[start..]
 }

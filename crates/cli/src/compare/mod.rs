@@ -20,7 +20,7 @@ pub mod verdict;
 
 use candidates::Candidate;
 use latchwork_console::ending;
-use latchwork_console::failure::Result;
+use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output as file;
 pub use options::Options;
 use plan::{Length, Plan};
@@ -86,12 +86,14 @@ pub fn compare(options: Options) -> Result<i32> {
     }
     let progress = Progress::new(&plan, choices.len());
     let candidates = choices.into_iter().map(Candidate::new).collect();
-    let results = rounds::measure(&plan, candidates, &progress)?;
+    let mut results = rounds::measure(&plan, candidates, &progress)?;
     ending::by_signals();
 
     // After Ctrl-C before the first run of glibc, a file of an earlier comparison is worth more.
     let nothing = results.candidates[0].runs.is_empty();
     let mut printed = false;
+    // What cannot be written keeps nothing else from being written or printed.
+    let mut failures = Vec::new();
     for (option, path, text) in [
         ("--json", json, json::text as fn(&Plan, &Results) -> String),
         ("--markdown", markdown, tables::markdown),
@@ -100,16 +102,40 @@ pub fn compare(options: Options) -> Result<i32> {
         match path {
             None => {}
             Some(path) if path == Path::new("-") => {
-                file::print(&text(&plan, &results))?;
+                failures.extend(file::print(&text(&plan, &results)).err());
                 printed = true;
             }
             Some(_) if nothing => {}
-            Some(path) => file::write(option, &path, &text(&plan, &results))?,
+            Some(path) => failures.extend(file::write(option, &path, &text(&plan, &results)).err()),
         }
     }
     if !printed {
-        file::print(&report::text(&plan, &results))?;
+        failures.extend(file::print(&report::text(&plan, &results)).err());
+    }
+    failures.splice(..0, results.failure.take());
+    if !failures.is_empty() {
+        return Err(all_of(failures));
     }
     let failed = results.candidates.iter().any(|candidate| candidate.failed.is_some());
     Ok(results.interrupted.map_or(i32::from(failed), |signal| 128 + signal))
+}
+
+/// One failure with the messages of all. If the reader of the output has gone away, SIGPIPE ends the process, so the others are said
+/// before.
+fn all_of(failures: Vec<Failure>) -> Failure {
+    let (mut said, gone): (Vec<_>, Vec<_>) =
+        failures.into_iter().partition(|failure| !failure.message.is_empty());
+    match gone.into_iter().next() {
+        None => {
+            let mut first = said.remove(0);
+            for failure in said {
+                first.message += &format!("\nlatchwork: {}", failure.message);
+            }
+            first
+        }
+        Some(gone) => {
+            said.iter().for_each(|failure| file::say(&format!("latchwork: {}", failure.message)));
+            gone
+        }
+    }
 }

@@ -158,6 +158,13 @@ impl RunOptions {
             _ => Subject::Program(self.command, input(self.input.as_deref())?),
         };
         let library = library::path()?;
+        if let Some(file) = library::preloaded_by_system() {
+            output::say(&format!(
+                "latchwork: warning: {} names a library of latchwork's, so the runs under glibc's locks have it too, which is \
+                 not free: take it out",
+                file.display()
+            ));
+        }
         let sanitizer = check_program(&subject.command()[0], &library)?;
         Ok(Plan {
             subject,
@@ -185,6 +192,7 @@ impl RunOptions {
 fn check_files(options: &Options) -> Result<()> {
     output::check_stdout()?;
     let files = [("--json", &options.json), ("--markdown", &options.markdown), ("--csv", &options.csv)];
+    output::check_distinct(files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?))))?;
     let mut printed = None;
     for (option, file) in files {
         let Some(file) = file.as_deref() else { continue };
@@ -203,7 +211,7 @@ fn check_files(options: &Options) -> Result<()> {
 fn built_in_program() -> Result<Vec<OsString>> {
     let own = env::current_exe().map_err(|error| Failure::new(format!("/proc/self/exe: {error}")))?;
     // More threads than CPUs: the built-in program is there to show how locks take that.
-    let arguments = demo::arguments(4 * machine::cpus(), DEMO_SECONDS);
+    let arguments = demo::arguments((4 * machine::cpus()).min(demo::MOST_THREADS), DEMO_SECONDS);
     Ok([own.into()].into_iter().chain(arguments.map(OsString::from)).collect())
 }
 

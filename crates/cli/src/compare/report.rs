@@ -18,6 +18,9 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     if results.interrupted.is_some() {
         text += "Interrupted; what was measured until then:\n";
     }
+    if results.failure.is_some() {
+        text += "Ended by a failure, which stands on stderr; what was measured until then:\n";
+    }
     if glibc.runs.is_empty() {
         return text + "nothing yet.\n";
     }
@@ -164,7 +167,8 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
     }
     let options = candidates[best].choice.options();
     let program = if plan.built_in { "./your-program".into() } else { shell_words(plan) };
-    text += &format!("Keep it with:\n  latchwork run {options} -- {program}\n");
+    let programs = plan.programs.options();
+    text += &format!("Keep it with:\n  latchwork run {options} {programs}-- {program}\n");
     if plan.built_in {
         text +=
             "This was the built-in program; ask about yours with `latchwork compare -- ./your-program`.\n";

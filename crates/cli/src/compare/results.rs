@@ -2,6 +2,7 @@
 
 use super::candidates::{self, Candidate, Judgement};
 use super::plan::Plan;
+use latchwork_console::failure::Failure;
 use latchwork_console::machine::Machine;
 use std::time::SystemTime;
 
@@ -18,6 +19,8 @@ pub struct Results {
     pub left_running: Vec<String>,
     /// The signal that ended the measuring.
     pub interrupted: Option<i32>,
+    /// What ended the measuring early, when there were complete runs already.
+    pub failure: Option<Failure>,
 }
 
 impl Results {

@@ -7,7 +7,7 @@ use super::metric::Metric;
 use super::plan::{Length, Plan, Subject};
 use super::progress::Progress;
 use super::results::Results;
-use super::tail::tail;
+use super::tail::{end, tail};
 use crate::leftovers::{self, Daemon};
 use crate::run;
 use latchwork_console::failure::{Failure, Result};
@@ -26,10 +26,15 @@ const TIMEOUT_LEAST: Duration = Duration::from_secs(30);
 /// numbers are called noisy.
 const NOISY: f64 = 0.10;
 
-/// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile.
+/// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile. A failure that comes after the first
+/// measured run of glibc's is in the results.
 pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> Result<Results> {
     let signals = &plan.signals;
     leftovers::adopt();
+    // The kernel counts what this process has at a program's start into the program's peak. So the output of a run, which may have
+    // 16 MiB, goes back to the kernel when it was read.
+    // SAFETY: a call with plain arguments.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) };
     let results = Results {
         candidates,
         machine: Machine::here(),
@@ -38,6 +43,7 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
         warnings: Vec::new(),
         left_running: Vec::new(),
         interrupted: None,
+        failure: None,
     };
     let mut measuring = Measuring { plan, signals, progress, results };
     measuring.results.interrupted = wait_for_quiet(plan.settle, signals, progress);
@@ -47,7 +53,12 @@ pub fn measure(plan: &Plan, candidates: Vec<Candidate>, progress: &Progress) -> 
         None => measuring.all_rounds(),
     };
     progress.finish();
-    measured.and(measuring.clean_up())?;
+    if let Err(failure) = measured.and(measuring.clean_up()) {
+        if measuring.results.candidates[0].runs.is_empty() {
+            return Err(failure);
+        }
+        measuring.results.failure = Some(failure);
+    }
     measuring.results.others = clock.others_share(Clock::now(), machine::own_seconds() - own);
     for warning in noise(plan, &measuring.results).into_iter().filter(|_| plan.warns) {
         measuring.warn_once(warning);
@@ -117,7 +128,7 @@ impl Measuring<'_> {
             let candidate = &self.results.candidates[index];
             if candidate.failed.is_none() {
                 self.progress.begins(&candidate.label(), round < self.plan.warmup);
-                let once = self.turn(index)?;
+                let once = self.whole_turn(index)?;
                 if self.take(index, round, once)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -125,6 +136,18 @@ impl Measuring<'_> {
             self.progress.one_more();
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// One run of one lock, in which this process was not stopped: the program ran on meanwhile, so its end is not known.
+    fn whole_turn(&mut self, index: usize) -> Result<Once> {
+        loop {
+            self.signals.was_stopped();
+            let once = self.turn(index)?;
+            if !self.signals.was_stopped() || matches!(once, Once::Interrupted(_)) {
+                return Ok(once);
+            }
+            self.progress.warn("latchwork was stopped during a run, which is repeated");
+        }
     }
 
     /// One run of one lock, and the commands around it.
@@ -193,15 +216,20 @@ impl Measuring<'_> {
                 candidate.runs.extend(round.map(|round| (round, run)));
             }
             Once::Bad(why, output) if index == 0 => {
-                return Err(Failure::new(format!(
-                    "the program fails under {} already, so there is nothing to compare with: {why}{}",
-                    candidate.label(),
-                    tail(&output)
-                )));
+                let (label, tail) = (candidate.label(), tail(&output));
+                return Err(Failure::new(match round {
+                    Some(round) if !candidate.runs.is_empty() => format!(
+                        "the program fails under {label} in round {}, so the comparison ends: {why}{tail}",
+                        round + 1
+                    ),
+                    _ => format!(
+                        "the program fails under {label} already, so there is nothing to compare with: {why}{tail}"
+                    ),
+                }));
             }
             Once::Bad(why, output) => {
                 self.progress.failed(&candidate.label(), &why);
-                candidate.failed = Some(Failed { round, why, output });
+                candidate.failed = Some(Failed { round, why, output: end(output) });
             }
             Once::Interrupted(signal) => {
                 self.results.interrupted = Some(signal);

@@ -103,6 +103,9 @@ impl Server {
                     server.output,
                 )
             }
+            Outcome::WaitsForTerminal => {
+                End::Bad(format!("the server {}", child::WAITS_FOR_TERMINAL), server.output)
+            }
             Outcome::EndedEarly => End::Bad(
                 format!(
                     "the server ended before it was ready ({}); it must stay in the foreground",
@@ -138,6 +141,7 @@ impl Server {
             }
             match child::watch(&[server], signals, Some(Instant::now() + GLANCE)) {
                 Event::Ended(_) => return Outcome::EndedEarly,
+                Event::WaitsForTerminal(_) => return Outcome::WaitsForTerminal,
                 Event::Interrupted(signal) => return Outcome::Interrupted(signal),
                 Event::TimedOut => {}
             }
@@ -154,6 +158,7 @@ impl Server {
     ) -> Result<(Outcome, Option<libc::pid_t>), String> {
         let load = Program::start(&Launch { command: &self.load, environment: &[], input: None }, signals)?;
         let mut event = child::watch(&[&load, server], signals, timeout.map(|timeout| load.start + timeout));
+        let server_waits = matches!(event, Event::WaitsForTerminal(1));
         let mut server_ended = false;
         if let Event::Ended(1) = event {
             server_ended = true;
@@ -168,13 +173,17 @@ impl Server {
         if !server_ended && matches!(event, Event::Ended(_)) {
             match child::watch(&[server], signals, Some(Instant::now() + CRASHES)) {
                 Event::Ended(_) => server_ended = true,
-                Event::TimedOut => {}
+                Event::TimedOut | Event::WaitsForTerminal(_) => {}
                 Event::Interrupted(signal) => event = Event::Interrupted(signal),
             }
         }
         let outcome = match event {
             Event::Interrupted(signal) => Outcome::Interrupted(signal),
-            Event::TimedOut if server_ended => Outcome::EndedUnderLoad,
+            Event::WaitsForTerminal(_) if server_waits => Outcome::WaitsForTerminal,
+            Event::TimedOut | Event::WaitsForTerminal(_) if server_ended => Outcome::EndedUnderLoad,
+            Event::WaitsForTerminal(_) => {
+                Outcome::LoadFailed(format!("the load {}", child::WAITS_FOR_TERMINAL), load.output)
+            }
             Event::TimedOut => {
                 Outcome::LoadFailed(format!("the load {}", child::timed_out(wall)), load.output)
             }
@@ -191,6 +200,7 @@ impl Server {
 enum Outcome {
     Ready,
     NotReady,
+    WaitsForTerminal,
     EndedEarly,
     EndedUnderLoad,
     /// Why, and what the load printed.
@@ -215,7 +225,7 @@ fn stop(server: &Program, stop_timeout: Duration, signals: &Signals) -> (bool, O
             server.settle();
             (false, None)
         }
-        Event::TimedOut => (true, None),
+        Event::TimedOut | Event::WaitsForTerminal(_) => (true, None),
         Event::Interrupted(signal) => (true, Some(signal)),
     }
 }

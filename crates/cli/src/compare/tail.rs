@@ -1,5 +1,17 @@
 //! The end of a program's output, for messages about a run that failed.
 
+/// The last few kilobytes of a failed run's output: nobody reads more, and what this process keeps would count as memory of the
+/// programs that it starts.
+pub fn end(output: String) -> String {
+    const KEPT: usize = 8192;
+    let mut start = output.len().saturating_sub(KEPT);
+    while !output.is_char_boundary(start) {
+        start += 1;
+    }
+    // Another allocation, which is as small.
+    output[start..].to_owned()
+}
+
 /// The end of a failed run's output, indented.
 pub fn tail(output: &str) -> String {
     const LINES: usize = 20;
@@ -25,6 +37,12 @@ pub fn last_lines(output: &str, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_is_small() {
+        assert_eq!(end("short".into()), "short");
+        assert_eq!(end("ä".repeat(10_000) + "b").len(), 8191);
+    }
 
     #[test]
     fn the_tail_is_short_and_harmless() {

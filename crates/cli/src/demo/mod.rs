@@ -9,11 +9,14 @@ use std::time::Duration;
 mod kv;
 mod pthread;
 
+/// The largest number of threads.
+pub const MOST_THREADS: usize = 4096;
+
 /// Options of `latchwork demo-kv`.
 #[derive(Args)]
 pub struct Options {
     /// Worker threads
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS as i64))]
     threads: u16,
     /// Seconds to run
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]

@@ -6,7 +6,7 @@
 mod process;
 mod signals;
 
-use crate::profile::files;
+use crate::profile::files::{self, path_of};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::control::{self, AHEAD, Control, answer, request};
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -27,10 +27,15 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take if it is stopped (SIGSTOP) when the recording ends: what it has recorded can be read all the same.
+const STOPPED: Duration = Duration::from_secs(1);
 /// How long after its end an observer may keep others out.
 const TAKEN_OVER: Duration = Duration::from_nanos(AHEAD).saturating_add(Duration::from_secs(5));
 /// How often the deadline is moved on. The process allows [`AHEAD`].
 const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// See [`Session::take_ended`].
+const CHILDREN: usize = 16;
 
 /// The directory in which a process records for this one. Dropping it ends the recording and removes the directory.
 pub struct Session {
@@ -45,6 +50,8 @@ pub struct Session {
     heart: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     recording: bool,
+    /// Whether the process has not answered when it was asked to stop.
+    silent: bool,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -71,6 +78,7 @@ impl Session {
                         heart: None,
                         stop: Arc::default(),
                         recording: false,
+                        silent: false,
                         _pipe: pipe,
                     });
                 }
@@ -86,13 +94,13 @@ impl Session {
         let mut path = String::new();
         control::directory(number, &mut path).expect("a String");
         let name = path.rsplit('/').next().expect("one part").to_owned();
-        let path = of(&parent).join(&name);
+        let path = path_of(&parent).join(&name);
         DirBuilder::new().mode(0o700).create(&path)?;
         let finish = || {
             let directory = File::open(&path)?;
             // For `remove_abandoned`. Where the file system has no locks, it removes nothing.
             let _ = directory.try_lock();
-            let control = Mapped::create(&of(&directory).join(control::FILE), process)?;
+            let control = Mapped::create(&path_of(&directory).join(control::FILE), process)?;
             if process.is_foreign() {
                 chown(&path, Some(process.user), Some(process.group))?;
             }
@@ -169,12 +177,17 @@ impl Session {
             return Ok(());
         }
         self.recording = false;
+        self.silent = false;
         let asked = if self.has_ended() { None } else { Some(self.ask(request::OFF)) };
         match asked {
             // BUSY: it has stopped. A thread that does not run keeps the file mapped.
             Some(Ok(answer::OFF | answer::BUSY)) => Ok(()),
             Some(Ok(other)) => Err(self.refused(other)),
-            Some(Err(failure)) if !self.has_ended() => Err(failure),
+            Some(Err(failure)) if !self.has_ended() => {
+                self.recording = true;
+                self.silent = true;
+                Err(failure)
+            }
             // It has ended, before or meanwhile.
             _ => {
                 self.note_gone();
@@ -185,14 +198,14 @@ impl Session {
 
     /// Writes the end of a process that was killed into its recording.
     fn note_gone(&self) {
-        files::note_gone(&of(&self.directory), &HashMap::from([(self.pid(), now())]));
+        files::note_gone(&path_of(&self.directory), &HashMap::from([(self.pid(), now())]));
     }
 
     /// What has been recorded until now, of the process and of those that it forked meanwhile.
     pub fn read(&self) -> Result<Vec<Recording>> {
         let pid = self.pid();
-        let mut found = files::read(&of(&self.directory));
-        if files::is_lost(&found) && files::is_full(&of(&self.directory)) {
+        let mut found = files::read(&path_of(&self.directory));
+        if files::is_lost(&found) && files::is_full(&path_of(&self.directory)) {
             let parent = if self.number & control::IN_TMP != 0 { "/tmp" } else { "/dev/shm" };
             return Err(Failure::new(format!(
                 "{parent} of process {pid} is full, so not all was recorded, and there is no result"
@@ -202,10 +215,17 @@ impl Session {
             && self.recording
             && !self.has_ended()
         {
-            // The process itself has another number in a container of its own.
-            let lives = |one: &&mut Recording| !one.complete && (!one.forked || process::lives(one.pid));
-            let now = now();
-            found.iter_mut().filter(lives).for_each(|one| one.ends_at(now));
+            let (now, is_contained) = (now(), self.process.is_contained());
+            for one in found.iter_mut().filter(|one| !one.complete) {
+                // A process has another number in a container of its own.
+                if !one.forked || is_contained || process::lives(one.pid) {
+                    one.ends_at(now);
+                } else {
+                    // By a signal or _exit, so that it has written no end.
+                    let threads = one.threads.iter_mut().filter(|thread| thread.lives);
+                    threads.for_each(|thread| (thread.lives, thread.waiting) = (false, None));
+                }
+            }
         }
         found.map_err(|failure| {
             if self.control.is_over() {
@@ -218,13 +238,37 @@ impl Session {
         })
     }
 
+    /// Removes the recordings of forked processes that have ended, but for the last [`CHILDREN`], and returns them. Each takes half a
+    /// MiB of memory, and a server may fork one for each connection.
+    pub fn take_ended(&self) -> Vec<Recording> {
+        let files = files::regular(&path_of(&self.directory)).unwrap_or_default();
+        if files.len() <= 2 * CHILDREN {
+            return Vec::new();
+        }
+        let is_contained = self.process.is_contained();
+        let ended = |file: PathBuf| {
+            let recording = files::read_regular(&file).ok()?;
+            let gone = || !is_contained && !process::lives(recording.pid);
+            (recording.forked && (recording.complete || gone())).then_some((recording, file))
+        };
+        let mut ended: Vec<_> = files.into_iter().filter_map(ended).collect();
+        ended.sort_by_key(|(recording, _)| recording.started);
+        ended.truncate(ended.len().saturating_sub(CHILDREN));
+        let remove = |(recording, file): (Recording, PathBuf)| {
+            let _ = fs::remove_file(file);
+            recording
+        };
+        ended.into_iter().map(remove).collect()
+    }
+
     /// Copies the recordings to a directory.
     pub fn copy_to(&self, to: &Path) -> Result<()> {
         let copy = || {
-            for entry in fs::read_dir(of(&self.directory))? {
-                let entry = entry?;
-                if entry.file_name() != control::FILE {
-                    copy_sparse(&entry.path(), &to.join(entry.file_name()))?;
+            // The directory belongs to the user of the process, and this may be root.
+            for path in files::regular(&path_of(&self.directory))? {
+                let name = path.file_name().unwrap_or_default();
+                if Path::new(name).extension().is_some_and(|extension| extension == "recording") {
+                    copy_sparse(&files::open_regular(&path)?, &to.join(name))?;
                 }
             }
             Ok(())
@@ -232,9 +276,34 @@ impl Session {
         copy().map_err(|error: Error| Failure::new(format!("{}: {error}", to.display())))
     }
 
+    /// Has the process record if it has executed another program since it was asked to, which ended that recording. Returns whether it
+    /// has. What was recorded before stays if `keep` says so.
+    pub fn follow(&mut self, keep: bool) -> Result<bool> {
+        let is_mapped = || self.process.maps().is_none_or(|maps| maps.contains(&self.name));
+        if !self.recording || is_mapped() || self.has_ended() {
+            return Ok(false);
+        }
+        self.note_gone();
+        if !keep {
+            self.clear();
+        }
+        self.recording = false;
+        self.process.rename();
+        match self.on() {
+            Ok(()) => Ok(true),
+            // It has ended meanwhile, which the caller notices.
+            Err(_) if self.has_ended() => Ok(false),
+            Err(failure) => Err(Failure::new(format!(
+                "process {} has executed another program, which is not recorded: {}",
+                self.pid(),
+                failure.message
+            ))),
+        }
+    }
+
     /// Removes the recordings.
     pub fn clear(&self) {
-        for entry in fs::read_dir(of(&self.directory)).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(path_of(&self.directory)).into_iter().flatten().flatten() {
             if entry.file_name() != control::FILE {
                 let _ = fs::remove_file(entry.path());
             }
@@ -264,7 +333,8 @@ impl Session {
             if self.has_ended() {
                 return Err(Failure::new(format!("process {} has ended", self.pid())));
             }
-            if begin.elapsed() > PATIENCE {
+            let is_stopped = || what == request::OFF && self.process.is_stopped();
+            if begin.elapsed() > PATIENCE || begin.elapsed() > STOPPED && is_stopped() {
                 return Err(self.process.silent());
             }
             if knocked.is_none_or(|when| when.elapsed() > Duration::from_millis(50))
@@ -317,7 +387,9 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // The process ends the recording by itself if it does not answer.
-        let _ = self.off();
+        if !self.silent {
+            let _ = self.off();
+        }
         self.stop.store(true, Relaxed);
         if let Some(heart) = self.heart.take() {
             heart.thread().unpark();
@@ -325,13 +397,13 @@ impl Drop for Session {
         }
         // Forked children stop when they next look.
         self.control.get().deadline.store(0, Relaxed);
-        let _ = fs::remove_dir_all(of(&self.parent).join(&self.name));
+        let _ = fs::remove_dir_all(path_of(&self.parent).join(&self.name));
     }
 }
 
 /// Copies a file, which is mostly holes, with its holes.
-fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
-    let (from, to) = (File::open(from)?, File::create(to)?);
+fn copy_sparse(from: &File, to: &Path) -> std::io::Result<()> {
+    let to = File::create(to)?;
     to.set_len(from.metadata()?.len())?;
     let seek = |at: i64, what| {
         // SAFETY: a system call on an open file.
@@ -370,19 +442,20 @@ fn remove_abandoned(parent: &Path) {
 fn is_abandoned(path: &Path) -> std::io::Result<bool> {
     let directory =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
+    // Root's command makes the directory for the user of the process. Any user can make one, and put anything into it.
+    // SAFETY: the call takes nothing and always succeeds.
+    let me = unsafe { libc::geteuid() };
+    if me != 0 && directory.metadata()?.uid() != me {
+        return Ok(false);
+    }
     if directory.try_lock().is_err() {
         return Ok(false);
     }
     // Without a control file, the observer is just making the directory.
-    let control = File::open(of(&directory).join(control::FILE))?;
+    let control = files::open_regular(&path_of(&directory).join(control::FILE))?;
     let mut bytes = [0; 8];
     control.read_exact_at(&mut bytes, std::mem::offset_of!(Control, deadline) as u64)?;
     Ok(u64::from_ne_bytes(bytes) < now())
-}
-
-/// A path to an open directory, whichever root directory it lies below.
-fn of(directory: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
 }
 
 fn random() -> Result<u64> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// For this time, the signal goes only to a thread that is in no system call which the signal would disturb.
 const CHOOSY: Duration = Duration::from_millis(500);
 
-/// How `maps` names the library.
+/// How the memory map names the library.
 const LIBRARY: &str = "liblatchwork_preload";
 
 /// A process under latchwork's library.
@@ -31,6 +31,7 @@ struct Status {
     process: u32,
     name: String,
     state: char,
+    threads: u32,
     user: u32,
     group: u32,
     /// Signals that are blocked, and that have a handler: bits from 0 on for signals from 1 on.
@@ -48,8 +49,10 @@ impl Status {
         let mask = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0);
         Ok(Self {
             process: field("Tgid").parse().unwrap_or(0),
-            name: field("Name").into(),
+            // A process may call itself what it likes, and this may be root's terminal.
+            name: field("Name").chars().filter(|char| !char.is_control()).collect(),
             state: field("State").chars().next().unwrap_or('?'),
+            threads: field("Threads").parse().unwrap_or(0),
             user: number("Uid").unwrap_or(u32::MAX),
             group: number("Gid").unwrap_or(u32::MAX),
             blocked: mask("SigBlk"),
@@ -58,9 +61,28 @@ impl Status {
     }
 }
 
-/// Whether there is such a process that has not ended.
+/// Whether there is such a process that has not ended. The state is that of its first thread, which may have ended before the others.
 pub fn lives(pid: u32) -> bool {
-    Status::read(&format!("/proc/{pid}/status")).is_ok_and(|status| !matches!(status.state, 'Z' | 'X'))
+    Status::read(&format!("/proc/{pid}/status"))
+        .is_ok_and(|status| !matches!(status.state, 'Z' | 'X') || status.threads > 1)
+}
+
+/// This file of the process in `/proc`; where its first thread has ended, which has no memory then, that of another thread.
+fn of_a_thread(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
+    let first = fs::read(format!("/proc/{pid}/{name}"));
+    if first.as_ref().is_ok_and(|content| !content.is_empty()) {
+        return first;
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut others = threads.filter_map(|entry| fs::read(entry.path().join(name)).ok());
+    others.find(|content| !content.is_empty()).map_or(first, Ok)
+}
+
+/// Of a descriptor of a process: whether all of its threads have ended.
+fn is_readable(descriptor: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor, which is open.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 }
 }
 
 fn has(mask: u64) -> bool {
@@ -90,7 +112,7 @@ impl Process {
         // SAFETY: the kernel has just made the descriptor, so nothing else owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor")) };
         let Ok(status) = Status::read(&format!("/proc/{pid}/status")) else { return gone() };
-        if matches!(status.state, 'Z' | 'X') {
+        if is_readable(&descriptor) {
             return fail(" has ended".into());
         }
         // SAFETY: the call takes nothing and always succeeds.
@@ -101,7 +123,16 @@ impl Process {
                 status.name, status.user
             ));
         }
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let maps = match of_a_thread(pid, "maps") {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return fail(format!(
+                    " ({}) can be observed by root only: it has changed its user, or may be executed but not read",
+                    status.name
+                ));
+            }
+            maps => maps.unwrap_or_default(),
+        };
+        let environment = of_a_thread(pid, "environ").unwrap_or_default();
         let variable = |name: &str| {
             let find = |entry: &[u8]| {
                 let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -109,7 +140,6 @@ impl Process {
             };
             environment.split(|byte| *byte == 0).any(|entry| find(entry).is_some())
         };
-        let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         let maps = String::from_utf8_lossy(&maps);
         let name = &status.name;
         let start = "start it with `latchwork run -- ...` (with glibc's locks: --mutex glibc --rwlock glibc)";
@@ -139,8 +169,17 @@ impl Process {
 
     /// Its root directory.
     pub fn root(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
-        if fs::metadata(root.join(".")).is_ok() { root } else { "/".into() }
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+        // The first thread may have ended before the others, and has no root directory then.
+        let roots = [process].into_iter().chain(threads.map(|entry| entry.path()));
+        let mut roots = roots.map(|path| path.join("root"));
+        roots.find(|root| fs::metadata(root.join(".")).is_ok()).unwrap_or_else(|| "/".into())
+    }
+
+    /// Whether a signal has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        Status::read(&format!("/proc/{}/status", self.pid)).is_ok_and(|status| status.state == 'T')
     }
 
     pub fn descriptor(&self) -> i32 {
@@ -148,9 +187,27 @@ impl Process {
     }
 
     pub fn has_ended(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, which is open.
-        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+        is_readable(&self.descriptor)
+    }
+
+    /// Its memory map, if this process may read it.
+    pub fn maps(&self) -> Option<String> {
+        let maps = of_a_thread(self.pid, "maps").ok()?;
+        Some(String::from_utf8_lossy(&maps).into_owned())
+    }
+
+    /// Whether it has another number in a container of its own.
+    pub fn is_contained(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.is_none_or(|numbers| numbers.split_whitespace().count() != 1)
+    }
+
+    /// Looks up its name again, after it has executed another program.
+    pub fn rename(&mut self) {
+        if let Ok(status) = Status::read(&format!("/proc/{}/status", self.pid)) {
+            self.name = status.name;
+        }
     }
 
     /// Sends the signal with this value, if there is a suitable thread. `waited`: for how long there has been none, or no

@@ -1,8 +1,8 @@
 //! Waiting for time to pass, for Ctrl-C and for the end of a process, whichever comes first.
 
+use latchwork_console::signals;
 use std::fs::File;
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
@@ -13,22 +13,17 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the signals, in this thread and in those that it will start.
+    /// Blocks the signals, in this thread and in those that it will start. One that is ignored (nohup, a job in the background of a
+    /// script) stays ignored.
     pub fn block() -> std::io::Result<Self> {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` makes the set; no other code has the descriptor.
+        let (set, before) = signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]);
+        // SAFETY: the set is complete; no other code has the descriptor.
         unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            let mut before = MaybeUninit::uninit();
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            let file = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            let file = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if file < 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            Ok(Self { file: File::from_raw_fd(file), before: before.assume_init() })
+            Ok(Self { file: File::from_raw_fd(file), before })
         }
     }
 

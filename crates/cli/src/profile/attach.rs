@@ -8,13 +8,16 @@ use latchwork_recording::reader::Recording;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The longest time between two looks at whether the process has executed another program.
+const GLANCE: Duration = Duration::from_secs(1);
+
 /// A number of seconds, from a thousandth on.
 pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
     text.parse()
         .ok()
         .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
         .filter(|time| *time >= Duration::from_millis(1))
-        .ok_or_else(|| "must be a number of seconds, at least 0.001".into())
+        .ok_or_else(|| "must be a number of seconds from 0.001 to 1e19".into())
 }
 
 /// Records the process for so long, or until it ends, or until Ctrl-C.
@@ -28,14 +31,20 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
     // A time that lies beyond the clock's end never comes.
     let end = time.and_then(|time| Instant::now().checked_add(time));
     loop {
-        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        let left = end.map_or(GLANCE, |end| end.saturating_duration_since(Instant::now()).min(GLANCE));
         // A wait ends up to a millisecond early.
-        let [ended] = signals.wait([session.descriptor()], left.saturating_add(Duration::from_millis(1)));
+        let [ended] = signals.wait([session.descriptor()], left + Duration::from_millis(1));
         if ended || signals.come().is_some() || end.is_some_and(|end| Instant::now() >= end) {
             break;
         }
+        if let Err(failure) = session.follow(true) {
+            say(&format!("latchwork: warning: {}", failure.message));
+            break;
+        }
     }
-    session.off()?;
+    if let Err(failure) = session.off() {
+        say(&format!("latchwork: warning: what its last calls counted may be missing: {}", failure.message));
+    }
     let recordings = session.read()?;
     if let Some(kept) = &kept {
         session.copy_to(kept.path())?;

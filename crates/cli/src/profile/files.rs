@@ -9,10 +9,11 @@ use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{self, Error, Recording};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
@@ -256,12 +257,29 @@ pub fn regular(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Opens one of them to read. Between the listing and this call another user may have put a link or a FIFO in its place: no link is
+/// followed, and no FIFO is waited for.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is no regular file")) }
+}
+
+/// A path to an open file or directory, whatever its name leads to now.
+pub fn path_of(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// Reads one of them.
+pub fn read_regular(path: &Path) -> std::result::Result<Recording, Error> {
+    Recording::read(&path_of(&open_regular(path)?))
+}
+
 /// Writes into the recordings of a directory when processes were gone that did not write their ends themselves. One that executed
 /// another program ended when the next recording of its number began. A file that cannot be written ends with its last sign of
 /// life.
 pub fn note_gone(directory: &Path, gone: &HashMap<u32, u64>) {
     let files = regular(directory).unwrap_or_default();
-    let found: Vec<_> = files.iter().filter_map(|file| Some((file, Recording::read(file).ok()?))).collect();
+    let found: Vec<_> = files.iter().filter_map(|file| Some((file, read_regular(file).ok()?))).collect();
     for (file, recording) in found.iter().filter(|(_, recording)| !recording.complete) {
         let later = |(_, other): &&(&PathBuf, Recording)| {
             other.pid == recording.pid && other.started > recording.started
@@ -269,7 +287,7 @@ pub fn note_gone(directory: &Path, gone: &HashMap<u32, u64>) {
         let next = found.iter().filter(later).map(|(_, other)| other.started).min();
         let end = next.or_else(|| gone.get(&recording.pid).copied());
         if let Some(end) = end.filter(|end| *end > recording.ended) {
-            let _ = reader::note_gone(file, end);
+            let _ = open_regular(file).and_then(|file| reader::note_gone(&path_of(&file), end));
         }
     }
 }
@@ -289,7 +307,7 @@ pub fn read_all(directory: &Path) -> Result<Vec<Recording>> {
     let mut refused = None;
     let mut is_begun = false;
     for file in regular(directory).map_err(|error| Failure::new(error.to_string()))? {
-        match Recording::read(&file) {
+        match read_regular(&file) {
             Ok(recording) => recordings.push(recording),
             // A process that was killed at its start leaves an empty file, or one that could not map it.
             Err(Error::NotARecording) => is_begun = true,

@@ -103,6 +103,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     for (name, path) in options.files() {
         output::check(name, path)?;
     }
+    output::check_distinct(options.files())?;
     let mut printed = options.files().filter(|(_, path)| *path == Path::new("-"));
     if let (Some((first, _)), Some((second, _))) = (printed.next(), printed.next()) {
         return Err(Failure::usage(format!(
@@ -118,11 +119,13 @@ pub fn profile(options: &Options) -> Result<i32> {
         ending::by_signals();
         let mut profile = join::join(&recorded);
         profile.attached = options.pid.is_some();
+        let mut printed = Ok(());
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {
-            output::print(&terminal::text(&profile))?;
+            printed = output::print(&terminal::text(&profile));
         }
         options.write(&profile).map_err(|(failure, _)| failure)?;
+        printed?;
         return Ok(0);
     }
     let mut environment = session::environment(&options.command, &options.under.programs, |path| {
@@ -170,8 +173,9 @@ impl Options {
         files.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?)))
     }
 
-    /// Writes the files. If that fails: the failure, and whether the recording should be kept.
+    /// Writes the files, also those behind one that cannot be written. If one fails: the first failure, and whether the recording should be kept.
     fn write(&self, profile: &Profile) -> std::result::Result<(), (Failure, bool)> {
+        let mut failed = None;
         for (name, path) in self.files() {
             let content = match name {
                 "--output" => html::text(profile).into_bytes(),
@@ -180,11 +184,12 @@ impl Options {
                 _ => folded::text(profile).into_bytes(),
             };
             // A reader that goes away wants no more.
-            output::write_or_print(path, &content).map_err(|error| {
-                (output::not_written(name, path, &error), error.kind() != ErrorKind::BrokenPipe)
-            })?;
+            if let Err(error) = output::write_or_print(path, &content) {
+                let keep = error.kind() != ErrorKind::BrokenPipe;
+                failed.get_or_insert_with(|| (output::not_written(name, path, &error), keep));
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 

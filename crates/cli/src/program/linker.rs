@@ -6,10 +6,10 @@
 use super::{Obstacle, elf};
 use crate::library;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 /// What keeps `library` out of a program with glibc's dynamic linker, if anything does.
 pub fn obstacle(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
@@ -62,7 +62,7 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
 /// Finds no obstacle if the linker does not load the program without the library either: the program may be
 /// unreadable, or miss a library of its own, and its own error is the one to show.
 fn ask(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
-    let before = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
+    let before = library::preloaded_by_user();
     let with = list(linker, program, Some(&library::preloading(library, before.as_deref())))?;
     let shown = library.display();
     // The linker lists the library even if the C library lacks symbol versions that the library needs. It complains,

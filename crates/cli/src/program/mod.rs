@@ -88,6 +88,8 @@ fn missing(path: &Path, depth: u32) -> Option<(&'static str, PathBuf)> {
 const SCRIPTS: u32 = 4;
 /// How the name of musl's dynamic linker begins.
 const MUSL: &str = "ld-musl";
+/// How the names of glibc's begin.
+const LINKERS: [&str; 4] = ["ld-linux", "ld-2.", "ld64.so", "ld.so"];
 
 /// The interpreter that a script names.
 fn interpreter(file: &File) -> Option<PathBuf> {
@@ -190,6 +192,8 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
              the library; build latchwork for that processor"
                 .into(),
         )),
+        // The dynamic linker itself, which loads the program that its arguments name.
+        elf::Linkage::Static if is_named(path, &LINKERS) => None,
         elf::Linkage::Static => Some(Obstacle::RunsWithout(
             "it is statically linked, so there is no dynamic linker to preload the library; dynamically linked \
              programs that it starts do get the library. Link it dynamically to replace its locks"
@@ -200,7 +204,7 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
              and would end the program with status 127; build the program for glibc, or run it without latchwork"
                 .into(),
         )),
-        elf::Linkage::Dynamic(linker) if is_named(&linker, &["ld-linux", "ld-2.", "ld64.so", "ld.so"]) => {
+        elf::Linkage::Dynamic(linker) if is_named(&linker, &LINKERS) => {
             linker::obstacle(&linker, path, library)
         }
         elf::Linkage::Dynamic(_) => None,

@@ -19,7 +19,7 @@ use crate::profile::attach::seconds;
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::{print, say};
-use sample::{Order, Watch};
+use sample::{Order, Sample, Watch};
 use std::time::Duration;
 
 /// Text below the options.
@@ -109,7 +109,7 @@ fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &
     let mut watch = Watch::new();
     for number in 0..tables {
         let [ended] = signals.wait([session.descriptor()], options.interval);
-        let sample = watch.look(&session.read()?);
+        let sample = look(session, &mut watch)?;
         let text = if options.json {
             batch::json(session.pid(), &sample, options.sort)
         } else {
@@ -126,4 +126,14 @@ fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &
         }
     }
     Ok(())
+}
+
+/// What has happened since the last look.
+fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
+    // After another program was executed, the figures are that one's.
+    if session.follow(false)? {
+        watch.restart();
+    }
+    watch.keep(&session.take_ended());
+    Ok(watch.look(&session.read()?))
 }

@@ -64,6 +64,19 @@ impl Figures {
         }
     }
 
+    /// With those of processes that have ended.
+    fn and(&self, more: &Self) -> Self {
+        Self {
+            acquisitions: self.acquisitions.saturating_add(more.acquisitions),
+            reads: self.reads.saturating_add(more.reads),
+            contended: self.contended.saturating_add(more.contended),
+            timeouts: self.timeouts.saturating_add(more.timeouts),
+            wait_ns: self.wait_ns.saturating_add(more.wait_ns),
+            hold_ns: self.hold_ns.saturating_add(more.hold_ns),
+            holds: self.holds.saturating_add(more.holds),
+        }
+    }
+
     /// Calls that got a lock, and those that gave up at a deadline.
     pub fn calls(&self) -> u64 {
         self.acquisitions.saturating_add(self.timeouts)
@@ -140,6 +153,8 @@ impl Row {
 pub struct Watch {
     symbols: Symbols,
     before: HashMap<(Kind, String), Figures>,
+    /// Of processes that have ended and whose recordings are no longer looked at.
+    ended: HashMap<(Kind, String), Figures>,
     begun: Instant,
     looked: Instant,
 }
@@ -148,7 +163,24 @@ impl Watch {
     /// For a recording that begins now.
     pub fn new() -> Self {
         let now = Instant::now();
-        Self { symbols: Symbols::default(), before: HashMap::new(), begun: now, looked: now }
+        let (before, ended) = (HashMap::new(), HashMap::new());
+        Self { symbols: Symbols::default(), before, ended, begun: now, looked: now }
+    }
+
+    /// Begins anew, for a recording that begins now. Files that were looked into stay open.
+    pub fn restart(&mut self) {
+        *self = Self { symbols: std::mem::take(&mut self.symbols), ..Self::new() };
+    }
+
+    /// Keeps the figures of recordings that are read no more.
+    pub fn keep(&mut self, recordings: &[Recording]) {
+        if recordings.is_empty() {
+            return;
+        }
+        for class in &join::join_again(recordings, &mut self.symbols).locks {
+            let figures = self.ended.entry((class.kind, class.key.clone())).or_default();
+            *figures = figures.and(&Figures::of(class));
+        }
     }
 
     /// Looks at what was read of it just now.
@@ -164,8 +196,10 @@ impl Watch {
     fn compare(&mut self, profile: Profile, now: Instant) -> Sample {
         let mut rows = Vec::new();
         for (lock, class) in profile.locks.iter().enumerate() {
-            let all = Figures::of(class);
-            let before = self.before.insert((class.kind, class.key.clone()), all).unwrap_or_default();
+            let key = (class.kind, class.key.clone());
+            let ended = self.ended.get(&key).copied().unwrap_or_default();
+            let all = Figures::of(class).and(&ended);
+            let before = self.before.insert(key, all).unwrap_or_default();
             rows.push(Row {
                 lock,
                 name: class.name.clone(),

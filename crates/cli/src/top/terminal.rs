@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Shows the process until the user quits, a signal comes, or the process ends.
 pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order: Order) -> Result<()> {
     let fail = |error: io::Error| Failure::new(format!("terminal: {error}"));
-    let raw = Raw::enter().map_err(fail)?;
+    let mut raw = Raw::enter().map_err(fail)?;
     let mut terminal = Terminal::new(Ansi::default()).map_err(fail)?;
     let mut view = View::new(session.pid(), session.program(), order);
     let mut watch = Watch::new();
@@ -45,6 +45,13 @@ pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order
                     view.on = session.is_on();
                     looked = Instant::now();
                 }
+                Action::Suspend => {
+                    drop(raw);
+                    // SAFETY: a signal to the process group, as the terminal sends it. This process goes on when it is continued.
+                    unsafe { libc::kill(0, libc::SIGTSTP) };
+                    raw = Raw::enter().map_err(fail)?;
+                    terminal.clear().map_err(fail)?;
+                }
                 Action::Report => view.message = report(&session, &view),
             }
         }
@@ -55,7 +62,7 @@ pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order
             break true;
         }
         if looked.elapsed() >= interval && view.on && !view.paused {
-            view.sample = watch.look(&session.read()?);
+            view.sample = super::look(&mut session, &mut watch)?;
             looked = Instant::now();
         } else if looked.elapsed() >= interval {
             looked = Instant::now();
@@ -75,7 +82,7 @@ fn switch(session: &mut Session, watch: &mut Watch) -> Result<()> {
     // The new recording begins with nothing.
     session.clear();
     session.on()?;
-    *watch = Watch::new();
+    watch.restart();
     Ok(())
 }
 
@@ -112,7 +119,8 @@ impl Raw {
         // SAFETY: the call has written it.
         let before = unsafe { before.assume_init() };
         let mut raw = before;
-        raw.c_lflag &= !(libc::ICANON | libc::ECHO);
+        // The keys that send signals would leave the second screen where it is.
+        raw.c_lflag &= !(libc::ICANON | libc::ECHO | libc::ISIG);
         raw.c_iflag &= !(libc::IXON | libc::ICRNL);
         raw.c_cc[libc::VMIN] = 0;
         raw.c_cc[libc::VTIME] = 0;
@@ -178,6 +186,9 @@ fn decode(mut bytes: &[u8]) -> Vec<Key> {
                 }
             }
             (0x1b, _) => keys.push(Key::Escape),
+            // Ctrl-C, Ctrl-\ and Ctrl-Z.
+            (0x03 | 0x1c, _) => keys.push(Key::Char('q')),
+            (0x1a, _) => keys.push(Key::Suspend),
             (b'\r' | b'\n', _) => keys.push(Key::Enter),
             (0x7f | 0x08, _) => keys.push(Key::Escape),
             (printable @ 0x20..0x7f, _) => keys.push(Key::Char(char::from(printable))),
@@ -293,6 +304,7 @@ mod tests {
     fn keys_are_decoded() {
         assert_eq!(decode(b"q \r\x1b"), [Key::Char('q'), Key::Char(' '), Key::Enter, Key::Escape]);
         assert_eq!(decode(b"\x1b[A\x1bOB\x7f"), [Key::Up, Key::Down, Key::Escape]);
+        assert_eq!(decode(b"\x03\x1c\x1a"), [Key::Char('q'), Key::Char('q'), Key::Suspend]);
         // Keys without a meaning here: delete, F5, an arrow with Control, a letter of another script.
         assert_eq!(decode("\x1b[3~\x1b[15~\x1b[1;5Cä".as_bytes()), []);
     }

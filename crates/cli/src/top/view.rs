@@ -17,6 +17,8 @@ pub enum Key {
     Down,
     Enter,
     Escape,
+    /// Ctrl-Z.
+    Suspend,
     Char(char),
 }
 
@@ -29,6 +31,8 @@ pub enum Action {
     Switch,
     /// Writes a report.
     Report,
+    /// Gives the terminal back to the shell until the shell continues this process.
+    Suspend,
 }
 
 /// The column of names has at least so many characters, if there is room: it changes its width seldom.
@@ -79,6 +83,7 @@ impl View {
             Key::Char('q') => return Action::Quit,
             Key::Char('o') => return Action::Switch,
             Key::Char('r') => return Action::Report,
+            Key::Suspend => return Action::Suspend,
             Key::Up | Key::Char('k') => self.choose(-1),
             Key::Down | Key::Char('j') => self.choose(1),
             Key::Enter => {

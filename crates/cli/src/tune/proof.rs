@@ -133,6 +133,9 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     plan.warns = true;
     let progress = Progress::new(plan, candidates.len());
     let results = rounds::measure(plan, candidates, &progress)?;
+    if let Some(failure) = results.failure {
+        return Err(failure);
+    }
     if let Some(signal) = results.interrupted {
         return Ok(Err(Interrupted(signal)));
     }

@@ -152,6 +152,9 @@ impl Search<'_> {
         self.runs += candidates.len() as u32 * (rounds + warmup);
         let progress = Progress::new(self.plan, candidates.len());
         let results = rounds::measure(self.plan, candidates, &progress)?;
+        if let Some(failure) = results.failure {
+            return Err(failure);
+        }
         // The machine was quiet before the first step; no later one waits again.
         self.plan.settle = Duration::ZERO;
         Ok(results.interrupted.map_or(Ok(results.candidates), |signal| Err(Interrupted(signal))))

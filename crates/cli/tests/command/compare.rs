@@ -1,11 +1,12 @@
 //! `latchwork compare` on small shell programs.
 
 use crate::common::{
-    alive, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr, stdout,
-    with_growing_time,
+    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr,
+    stdout, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -88,6 +89,73 @@ fn the_metric_decides_in_the_direction_asked_for() {
     let text = stdout(&table);
     assert!(text.contains("mcs serves the program best: 2.00 times glibc's metric."), "{text}");
     assert!(text.contains("latchwork run --mutex mcs -- sh -c '"), "{text}");
+}
+
+/// A program of a comparison is in the background of the terminal: the kernel stops it when it reads from the terminal.
+#[test]
+fn what_waits_for_the_terminal_is_not_waited_for() {
+    let asks = "read answer < /dev/tty";
+    let server = ["--server", "sh -c 'read answer < /dev/tty'", "--ready", "ready", "--load", "true"];
+    let load = ["--server", "sh -c 'echo ready; sleep 99'", "--ready", "ready", "--load", asks];
+    for (arguments, what) in [
+        (&["--prepare", asks, "--", "true"][..], "it waits for the terminal"),
+        (&["--", "sh", "-c", "stty -echo < /dev/tty"], "it waits for the terminal"),
+        (&server, "the server waits for the terminal"),
+        (&load, "the load waits for the terminal"),
+    ] {
+        let (mut master, mut slave) = (0, 0);
+        let null = std::ptr::null_mut();
+        // SAFETY: room for both descriptors; the other arguments are not asked for.
+        assert_eq!(unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) }, 0);
+        // SAFETY: nothing else has these descriptors.
+        let [_master, slave] = [master, slave].map(|file| unsafe { OwnedFd::from_raw_fd(file) });
+        let mut command = latchwork();
+        command.args(COMPARE).args(["--runs", "1", "--mutex", "mcs"]).args(arguments).stdin(slave);
+        let own_terminal = || {
+            // SAFETY: may be called between fork and exec. Descriptor 0 is the terminal.
+            let result = unsafe { libc::setsid() + libc::ioctl(0, libc::TIOCSCTTY, 0) };
+            if result >= 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: the closure calls nothing else.
+        unsafe { command.pre_exec(own_terminal) };
+        let output = in_time(&mut command);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+/// Inside a program of `latchwork run`, or where a service's file names the library.
+#[test]
+fn glibc_and_the_hooks_run_without_a_library_that_is_preloaded_already() {
+    let directory = scratch("preloaded");
+    let library = directory.join("liblatchwork_preload.so");
+    assert!(latchwork().arg("library").arg(&library).status().unwrap().success());
+    let log = directory.join("log");
+    let note = |what: &str| format!("echo \"{what} $LD_PRELOAD\" >> {}", log.display());
+    let output = Command::new(crate::COMMAND)
+        .args(COMPARE)
+        .args(["--runs", "1", "--warmup", "0", "--mutex", "mcs", "--prepare", &note("hook")])
+        .args(["--", "sh", "-c", &note("run:$LATCHWORK_MUTEX")])
+        .env("LD_PRELOAD", format!("{}:{}", library.display(), locking_library().display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(&log).unwrap();
+    let others = locking_library().display();
+    assert_eq!(text.matches(&format!("hook {others}\n")).count(), 2, "{text}");
+    assert!(text.contains(&format!("run: {others}\n")), "{text}");
+    let mcs = text.lines().find(|line| line.starts_with("run:mcs ")).unwrap();
+    assert!(mcs.matches("liblatchwork_preload").count() == 1 && mcs.ends_with(&others.to_string()), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// `> /dev/stderr` in a script opens what is there anew.
+#[test]
+fn a_program_that_opens_its_streams_anew_keeps_what_it_printed() {
+    let script = "echo 'rate: 100'; echo done > /dev/stderr; echo 'the end' > /dev/stdout";
+    let (output, json) = compare(&["--runs", "1", "--mutex", "mcs", "--metric", r"rate: (\d+)"], script);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json["candidates"][1]["summary"]["metric"]["median"], 100.0);
 }
 
 #[test]

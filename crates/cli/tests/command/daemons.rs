@@ -177,6 +177,31 @@ fn a_daemon_that_does_not_end_when_asked_is_killed_with_its_workers() {
     daemon.gone();
 }
 
+/// `main` may end by `pthread_exit`.
+#[test]
+fn a_daemon_whose_first_thread_has_ended_is_ended() {
+    let source = r#"
+    #include <pthread.h>
+    #include <unistd.h>
+    static void *work(void *unused) { pause(); return unused; }
+    int main(int argc, char **argv) {
+        int ready[2];
+        char byte = 0;
+        if (pipe(ready)) return 2;
+        if (fork()) return read(ready[0], &byte, 1) != 1;
+        pthread_t thread;
+        setsid();
+        pthread_create(&thread, 0, work, 0);
+        if (write(ready[1], &byte, 1) != 1) return 3;
+        pthread_exit(0);
+    }"#;
+    let mut daemon = Daemon::new("headless");
+    daemon.program = compile(&daemon.directory, "headless", source, &["-pthread"]);
+    let output = finished(daemon.compare(&["--runs", "1"], "x"));
+    assert!(stderr(&output).contains("left headless (process "), "{}", stderr(&output));
+    daemon.gone();
+}
+
 #[test]
 fn ctrl_c_and_a_timeout_end_daemons_too() {
     let daemon = Daemon::new("interrupted");

@@ -57,6 +57,19 @@ fn everything_that_the_library_is_made_of_is_watched() {
     assert!(made_of.is_empty(), "cargo does not watch {made_of:?}");
 }
 
+/// A program that runs with the file would die of SIGBUS if the file changed under it.
+#[test]
+fn the_library_replaces_a_file_that_is_loaded() {
+    let directory = crate::common::scratch("embedded");
+    let file = directory.join("library.so");
+    fs::write(&file, "of before").unwrap();
+    let loaded = fs::File::open(&file).unwrap();
+    assert!(crate::common::latchwork().arg("library").arg(&file).status().unwrap().success());
+    assert_eq!(std::io::read_to_string(loaded).unwrap(), "of before");
+    assert!(fs::metadata(&file).unwrap().len() > 100_000);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Of the symbols that the command and its library need, none is newer than the glibc that the documentation promises.
 #[test]
 fn glibc_2_34_is_new_enough() {

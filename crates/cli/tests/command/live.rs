@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// One thread holds `cache.mutex` for 2 ms at a time, and another one wants it. It runs until standard input ends.
-const BUSY: &str = r#"
+pub const BUSY: &str = r#"
     #include <pthread.h>
     #include <time.h>
     #include <unistd.h>
@@ -45,25 +45,25 @@ const BUSY: &str = r#"
     }"#;
 
 /// A program that runs.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         Self(child)
     }
 
-    fn under_latchwork(arguments: &[&str], program: &Path) -> Self {
+    pub fn under_latchwork(arguments: &[&str], program: &Path) -> Self {
         Self::start(latchwork().arg("run").args(arguments).arg("--").arg(program))
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.0.id().to_string()
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.0.stdin.take());
         assert!(self.0.wait().unwrap().success());
     }
@@ -76,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-fn parse(text: &str) -> Value {
+pub fn parse(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -254,7 +254,7 @@ fn top_prints_tables_and_json() {
 }
 
 /// The directory of the observer, from the memory map of the process that it records.
-fn observers_directory(pid: &str) -> Option<String> {
+pub fn observers_directory(pid: &str) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let start = maps.find("/dev/shm/latchwork-live-").or_else(|| maps.find("/tmp/latchwork-live-"))?;
     Some(maps[start..].split(['/', '\n']).take(4).collect::<Vec<_>>().join("/"))

@@ -10,6 +10,7 @@ mod documents;
 mod embedded;
 mod list;
 mod live;
+mod observed;
 mod obstacles;
 mod profile;
 mod record;

@@ -88,6 +88,20 @@ fn a_static_program_runs_without_the_library_and_its_children_with_it() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// As the wrappers of bundled programs start them.
+#[test]
+fn the_dynamic_linker_as_the_program_is_no_obstacle() {
+    let bytes = fs::read("/bin/sh").unwrap();
+    let start = bytes.windows(4).position(|part| part == b"/ld-" || part == b"/ld6").unwrap();
+    let begin = bytes[..start].iter().rposition(|byte| *byte == 0).unwrap() + 1;
+    let end = start + bytes[start..].iter().position(|byte| *byte == 0).unwrap();
+    let linker = std::str::from_utf8(&bytes[begin..end]).unwrap();
+    let output =
+        output(&["run", "--", linker, "/bin/sh", "-c", "grep -c liblatchwork_preload /proc/$$/maps"]);
+    assert_eq!(stderr(&output), "", "{linker}");
+    assert_ne!(stdout(&output).trim(), "0", "{linker}");
+}
+
 #[test]
 fn a_setuid_program_and_its_children_run_without_the_library() {
     // SAFETY: cannot fail.

@@ -1,11 +1,14 @@
 //! When results are written, and what signals do meanwhile.
 
-use crate::common::{alive, compile, latchwork, limit, mark, scratch, stderr, stdout};
+use crate::common::{
+    alive, compile, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
+};
+use serde_json::Value;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -47,6 +50,136 @@ fn with_nothing_measured_the_files_of_before_stay() {
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
     }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
+    let mut command = latchwork_of_locking_programs();
+    command.args(["compare", "--settle", "0", "--warmup", "0"]).args(arguments);
+    if !arguments.contains(&"--mutex") {
+        command.args(["--mutex", "shfl"]);
+    }
+    command.args(["--", "sh", "-c", script]).current_dir(directory).output().unwrap()
+}
+
+/// An hour of measuring is not lost because a disk is full.
+#[test]
+fn a_result_that_cannot_be_written_loses_no_other_one() {
+    let directory = scratch("results-full");
+    let output =
+        compare(&["--runs", "1", "--json", "/dev/full", "--markdown", "table.md"], "true", &directory);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--json /dev/full: No space left"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Too few complete rounds"), "{}", stdout(&output));
+    assert!(fs::read_to_string(directory.join("table.md")).unwrap().contains("shfl"));
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    let mut command = latchwork();
+    command.args(["profile", "--json", "/dev/full", "--folded", "folded", "--"]).arg(&program);
+    let output = command.current_dir(&directory).env("TMPDIR", &directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("The recording is kept"), "{}", stderr(&output));
+    assert!(directory.join("folded").exists());
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Nor because glibc's run of a late round failed, or a command beside it.
+#[test]
+fn a_late_failure_keeps_the_rounds_before_it() {
+    let directory = scratch("results-late");
+    let script = "[ $LATCHWORK_MUTEX ] || { echo >> count; [ $(wc -l < count) -lt 3 ]; }";
+    let hook = "echo >> hooks; [ $(wc -l < hooks) -lt 5 ]";
+    for (options, script, why) in [
+        (&["--runs", "5"][..], script, "the program fails under glibc in round 3"),
+        (&["--runs", "5", "--conclude", hook], "true", "--conclude"),
+    ] {
+        let output = compare(&[options, &["--json", "result.json"]].concat(), script, &directory);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("Ended by a failure") && text.contains("Too few complete rounds"), "{text}");
+        let json: Value = serde_json::from_slice(&fs::read(directory.join("result.json")).unwrap()).unwrap();
+        assert_eq!(json["candidates"][0]["runs"].as_array().unwrap().len(), 2, "{json}");
+        assert!(json["failure"].as_str().unwrap().contains(why), "{json}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The time for which the command is stopped is not the program's.
+#[test]
+fn a_run_with_a_pause_is_repeated() {
+    let directory = scratch("results-pause");
+    let mark = mark(4);
+    let script = format!("echo $$ >> ran; exec sleep 0.{mark}");
+    let mut command = latchwork_of_locking_programs();
+    command
+        .args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl", "--runs", "1", "--json", "-"]);
+    command.args(["--", "sh", "-c", &script]).current_dir(&directory);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while alive(&format!("sleep\x000.{mark}")) == 0 && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a signal to a child that was not yet waited for.
+    let signal = |signal| unsafe { libc::kill(child.id() as i32, signal) };
+    signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(500));
+    signal(libc::SIGCONT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is repeated"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 3);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The kernel counts what the command has when it starts a program into the program's peak.
+#[test]
+fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {
+    let directory = scratch("results-memory-of-output");
+    let script = "[ \"$LATCHWORK_MUTEX\" != mcs ] || { head -c 12000000 /dev/zero; exit 1; }";
+    let output = compare(&["--runs", "3", "--mutex", "shfl,mcs", "--json", "-"], script, &directory);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["candidates"][2]["verdict"], "failed", "{json}");
+    let peak = json["candidates"][0]["summary"]["memory_bytes"]["max"].as_f64().unwrap();
+    assert!(peak < 11e6, "{peak}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The lock is not kept for programs for which it was not measured.
+#[test]
+fn the_command_that_keeps_a_lock_leaves_out_the_same_programs() {
+    let directory = scratch("results-only");
+    let script = "[ \"$LATCHWORK_MUTEX\" ] && echo rate: 2 || echo rate: 1";
+    let options = ["--runs", "6", "--metric", r"rate: (\d+)", "--only", "sh,da*", "--not", "x"];
+    let output = compare(&options, script, &directory);
+    let text = stdout(&output);
+    assert!(text.contains("latchwork run --mutex shfl --only 'sh,da*' --not x -- sh -c "), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn two_results_need_two_files() {
+    let directory = scratch("results-twice");
+    let run = |arguments: &[&str]| latchwork().args(arguments).current_dir(&directory).output().unwrap();
+    fs::write(directory.join("there"), "of before").unwrap();
+    for arguments in [
+        &["compare", "--json", "same", "--csv", "./same", "--", "touch", "ran"][..],
+        &["profile", "--json", "there", "-o", "../there/../there", "--", "touch", "ran"],
+    ] {
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|word| {
+                word.replace("../there/..", &format!("../{}", directory.file_name().unwrap().display()))
+            })
+            .collect();
+        let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("both name"), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(!directory.join("ran").exists());
+    let output = run(&["profile", "--json", "/dev/null", "-o", "/dev/null", "--", "true"]);
+    assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
+    let output = run(&["record", "--read", "not-there"]);
+    assert!(stderr(&output).contains("not-there: No such file"), "{}", stderr(&output));
     fs::remove_dir_all(directory).unwrap();
 }
 

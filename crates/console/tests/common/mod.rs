@@ -6,7 +6,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,20 @@ pub fn locking_library() -> &'static Path {
 /// A run of it.
 pub fn output(arguments: &[&str]) -> Output {
     latchwork().args(arguments).output().expect("the command runs")
+}
+
+/// The output of a command that must not hang.
+pub fn in_time(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 /// Its stdout.
