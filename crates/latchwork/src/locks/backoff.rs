@@ -57,9 +57,9 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
 
 /// Nanoseconds after which the head of a queue, parked, wakes up by itself for the first time: 1 ms. A torn unlock is noticed soon.
 const FIRST_SLEEP: u64 = 1 << (10 + MICRO);
-/// Nanoseconds after which a parked head wakes up by itself at most (134 ms), and the other waiters (2.1 s): a thousand of them
-/// take 0.3% of a processor.
-const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 2048 << (10 + MICRO));
+/// Nanoseconds after which a parked head wakes up by itself at most (134 ms), and the other waiters (0.54 s): a thousand of them
+/// take 2% of a processor.
+const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 512 << (10 + MICRO));
 /// The factor between two such sleeps: a long wait costs few wakeups.
 const FACTOR: u64 = 4;
 /// The same of a waiter that no thread unparks: 65 microseconds to 4 ms.

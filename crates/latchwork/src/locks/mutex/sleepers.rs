@@ -27,7 +27,7 @@
 //! waiters must get the lock nevertheless:
 //!
 //! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. A thread that finds it free then passes, and sets LAPSED until the
-//!   head runs again. A parked waiter looks at growing intervals ([`Intervals`]: 10 ms to 2.1 s). Behind such a head it takes the lock
+//!   head runs again. A parked waiter looks at growing intervals ([`Intervals`]: 10 ms to 0.54 s). Behind such a head it takes the lock
 //!   if it is free just then, and abandons its node. Nodes therefore come from the machine's type-stable pool.
 //! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves its
 //!   node to that waiter, which is the head when it runs again.

@@ -127,7 +127,7 @@ fn broken_modes_are_found() {
 #[test]
 fn a_late_ticket_is_found() {
     let settings = Settings { mistake: Mistake::LateTicket, shrink: false, ..Settings::default() };
-    let failure = named("ttas").explore(&settings, 0..20 * ENOUGH).failure.expect("not found");
+    let failure = named("ttas").explore(&settings, 0..200 * ENOUGH).failure.expect("not found");
     assert!(failure.message.contains(STUCK), "{}", failure.message);
 }
 
