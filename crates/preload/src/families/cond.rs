@@ -234,8 +234,8 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         };
         w.operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
         if !w.time.is_null() {
-            if let Err(error) = Timeout::Realtime(w.time).deadline() {
-                return error;
+            if Timeout::checked(libc::CLOCK_REALTIME, w.time).is_none() {
+                return libc::EINVAL;
             }
             // The kernel refuses a time before the epoch.
             if (*w.time).tv_sec < 0 {
