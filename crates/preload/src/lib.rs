@@ -40,7 +40,8 @@
 //! `contended` are those that did not get the lock at the first attempt (for a condition variable: waits).
 //! With `LATCHWORK_LOCKS`, FAMILY also has `"chosen":{NAME:N, ...}`: for how many objects another lock was chosen. REASON is
 //! `mutex_robust`, `mutex_priority`, `mutex_shared`, `rwlock_shared`, `condvar_shared`, `semaphore_shared`, `spin_shared`,
-//! `rwlock_prefers_writers`, `mutex_choice` or `rwlock_choice`. A process and each child that it forks write a line each; `_exit` writes none.
+//! `rwlock_prefers_writers`, `mutex_choice` or `rwlock_choice`. An object that glibc has served before set-up counts as
+//! `mutex_choice`, `rwlock_choice` or `condvar_shared`. A process and each child that it forks write a line each; `_exit` writes none.
 //!
 //! # Layers
 //!

@@ -148,6 +148,28 @@ fn before_and_after_main() {
     for_each_setting(&settings, AT_ONCE, |setting| drop(setting.check(&program)));
 }
 
+/// Objects that glibc has served before the library was set up: free, held or waited for.
+#[test]
+fn objects_used_before_set_up() {
+    let Some(program) = compile("before.c", "before", &[]) else { return };
+    for (mutex, rwlock) in [
+        ("glibc", "glibc"),
+        (default_mutex(), "bravo-2d-shfl-rw"),
+        (default_mutex(), "bravo-2d-glibc"),
+        ("mcs", "rwsem"),
+        ("glibc", "shfl-rw"),
+        ("ticket", "glibc"),
+    ] {
+        Setting::new(mutex, rwlock).check(&program);
+    }
+    let mut setting = Setting::new(default_mutex(), "bravo-2d-shfl-rw");
+    setting.profiled = true;
+    setting.check(&program);
+    setting.stats = Some("1".into());
+    let stats = String::from_utf8(setting.check(&program).stderr).unwrap();
+    assert!(stats.contains("mutexes that are left to it, by choice or since before set-up"), "{stats}");
+}
+
 #[test]
 fn other_allocators_preloaded_beside_us() {
     let sources = ["mutex.c", "rwlock.c", "fork.c", "cond.c"];

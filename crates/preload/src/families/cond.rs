@@ -9,7 +9,8 @@
 //! One condition variable works with every mutex, whether ours or glibc's: it releases and takes the mutex through the
 //! mutex functions of the table. The sleep itself is in `cond.c`, which says why.
 //!
-//! glibc serves process-shared condition variables in all respects.
+//! glibc serves these condition variables in all respects: process-shared ones, and those that it has served before set-up
+//! ([`leave_to_glibc`]).
 
 use super::mutex::{self, Counted};
 use super::timeout::Timeout;
@@ -57,6 +58,8 @@ pub(crate) fn install() {
 static WREFS: AtomicUsize = AtomicUsize::new(28);
 /// Its lowest bit: process-shared.
 const SHARED: u32 = 1;
+/// glibc's bit for the monotonic clock.
+const MONOTONIC: u32 = 2;
 
 /// Asks the glibc of this process where it keeps the flag. The next library's `pthread_cond_init` may be another one, which may
 /// do anything.
@@ -80,13 +83,22 @@ fn find_shared_flag() {
     }
 }
 
-/// Whether glibc owns the condition variable.
-fn is_of_glibc(c: &Cond) -> bool {
+/// glibc's `__wrefs`.
+fn wrefs(c: &Cond) -> &AtomicU32 {
     // SAFETY: the word lies in the object's 48 bytes, and all threads access it as an atomic.
-    unsafe {
-        let word = core::ptr::from_ref(c).cast::<u8>().add(WREFS.load(Relaxed));
-        (*word.cast::<AtomicU32>()).load(Relaxed) & SHARED != 0
-    }
+    unsafe { &*core::ptr::from_ref(c).cast::<u8>().add(WREFS.load(Relaxed)).cast() }
+}
+
+/// Whether glibc owns the condition variable. One with glibc's bit for the monotonic clock was initialised before set-up.
+fn is_of_glibc(c: &Cond) -> bool {
+    wrefs(c).load(Relaxed) & (SHARED | MONOTONIC) != 0
+}
+
+/// Leaves a condition variable that a thread is about to wait for, before set-up, to glibc for good. It becomes process-shared:
+/// glibc has no other mark that it keeps, and serves such an object within one process, too.
+pub(crate) fn leave_to_glibc(c: &Cond) {
+    find_shared_flag();
+    wrefs(c).fetch_or(SHARED, Relaxed);
 }
 
 /// Whether the object is of the current generation, and calls are not counted.
@@ -222,8 +234,8 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         };
         w.operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
         if !w.time.is_null() {
-            if let Err(error) = Timeout::Realtime(w.time).deadline() {
-                return error;
+            if Timeout::checked(libc::CLOCK_REALTIME, w.time).is_none() {
+                return libc::EINVAL;
             }
             // The kernel refuses a time before the epoch.
             if (*w.time).tv_sec < 0 {
@@ -322,11 +334,9 @@ struct Functions {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_cond_functions(f: *mut Functions, c: *const Cond) {
-    // SAFETY: `cond.c` passes room for the answer; the word lies in the object's 48 bytes.
+    // SAFETY: `cond.c` passes a live condition variable, and room for the answer.
     unsafe {
-        let wrefs = *c.cast::<u8>().add(WREFS.load(Relaxed)).cast::<u32>();
-        // glibc's own bit for the monotonic clock.
-        let monotonic = wrefs & 2 != 0;
+        let monotonic = wrefs(&*c).load(Relaxed) & MONOTONIC != 0;
         f.write(Functions {
             cond_wait: REAL.cond_wait.get(),
             cond_timedwait: REAL.cond_timedwait.get(),

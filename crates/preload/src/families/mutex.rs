@@ -25,7 +25,7 @@
 //! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
 //! | 3 + `SERVED` | adaptive | first use | any call that finds this state: it makes the mutex normal |
 //! | + a number in [`CHOICE`] | as above, but another lock than the selected one serves it ([`choice`]); [`chosen`] has its fast paths | first use, `init` | `destroy` |
-//! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice | first use, `init` | `destroy` |
+//! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice, or because it has served the mutex before set-up | first use, `init` | `destroy` |
 //! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
 //! | any of [`GLIBC_MUTEX`] | glibc's: robust, priority-inheriting or -protected, process-shared | glibc | glibc |
 //! | all ones | destroyed: it has all bits of [`GLIBC_MUTEX`], and glibc refuses to lock or unlock it, with EINVAL | `destroy` | `init`, or a program that assigns a static initialiser |

@@ -87,5 +87,11 @@ int latchwork_sem_timedwait(sem_t *sem, const struct timespec *time)
 
 int latchwork_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *time)
 {
+    if (clock == NO_TIME) {
+        /* The program means a clock, and no clock has this number. */
+        pthread_testcancel();
+        errno = EINVAL;
+        return -1;
+    }
     return sem_wait_on(sem, clock, time);
 }

@@ -160,10 +160,7 @@ unsafe extern "C" fn latchwork_sem_begin(w: &mut Waiter) -> c_int {
         }
         w.operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
         if w.clock != NO_TIME {
-            let Some(timeout) = Timeout::on(w.clock, w.time) else { return EINVAL };
-            if let Err(error) = timeout.deadline() {
-                return error;
-            }
+            let Some(timeout) = Timeout::checked(w.clock, w.time) else { return EINVAL };
             if matches!(timeout, Timeout::Realtime(_)) {
                 w.operation |= libc::FUTEX_CLOCK_REALTIME;
             }

@@ -26,7 +26,8 @@ impl Timeout {
         }
     }
 
-    /// The same for a call that looks at the time before it looks at the lock, as glibc's reader-writer locks and semaphores do. `None`: no
+    /// The same for a call that looks at the time before it looks at the lock, as glibc's reader-writer locks, condition variables and
+    /// semaphores do. `None`: no
     /// lock call takes this clock, or the time is not one. A null pointer is no deadline, as for glibc.
     ///
     /// # Safety
@@ -38,11 +39,11 @@ impl Timeout {
         }
         let timeout = Self::on(clock, time)?;
         // SAFETY: the caller's time is valid for reads.
-        unsafe { timeout.deadline() }.is_ok().then_some(timeout)
+        is_below_a_second(unsafe { (*time).tv_nsec }).then_some(timeout)
     }
 
     /// The deadline, if there is one, or the error that a call returns which has to wait: EBUSY if it may not, EINVAL if
-    /// the time is not one.
+    /// the time is not one. With negative seconds any time is one, and has passed: so glibc's mutexes have it.
     ///
     /// # Safety
     ///
@@ -56,14 +57,19 @@ impl Timeout {
         };
         // SAFETY: the caller's time is valid for reads.
         let (seconds, nanos) = unsafe { ((*time).tv_sec, (*time).tv_nsec) };
-        if !(0..1_000_000_000).contains(&nanos) {
+        // A time before the epoch has passed, as the epoch has.
+        let Ok(seconds) = u64::try_from(seconds) else { return Ok(Some(Deadline { clock, nanos: 0 })) };
+        if !is_below_a_second(nanos) {
             return Err(EINVAL);
         }
-        // A time before the epoch has passed, as the epoch has.
-        let seconds = u64::try_from(seconds).unwrap_or(0);
         let nanos = seconds.saturating_mul(1_000_000_000).saturating_add(nanos as u64);
         Ok(Some(Deadline { clock, nanos }))
     }
+}
+
+/// Whether a time with these nanoseconds is one.
+fn is_below_a_second(nanos: i64) -> bool {
+    (0..1_000_000_000).contains(&nanos)
 }
 
 /// Calls `attempt` for a timed call of a reader-writer lock or a semaphore, unless the time or the clock is not one: then the call

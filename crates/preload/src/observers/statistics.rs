@@ -35,8 +35,8 @@ const REASON_NAMES: [(&str, &str); REASONS] = [
     ("semaphore_shared", "process-shared semaphores"),
     ("spin_shared", "process-shared spin locks"),
     ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
-    ("mutex_choice", "mutexes that the choice of locks leaves to it"),
-    ("rwlock_choice", "rwlocks that the choice of locks leaves to it"),
+    ("mutex_choice", "mutexes that are left to it, by choice or since before set-up"),
+    ("rwlock_choice", "rwlocks that are left to it, by choice or since before set-up"),
 ];
 
 /// Where the report goes as JSON. If there is none, it goes to stderr, as text.

@@ -4,6 +4,7 @@
 //! fast path inlined. Until the process is set up, each slot holds a function that sets it up and jumps again: pthread
 //! calls may come before this library's constructor.
 
+use super::early::Argument;
 use super::set_up;
 use crate::state::interface::interface;
 use crate::state::table::*;
@@ -18,9 +19,12 @@ macro_rules! entries {
         mod first_call {
             use super::*;
             $(pub(super) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
-                let table = if set_up() { &TABLE } else { &REAL };
                 // SAFETY: the program's call, with the program's arguments.
-                unsafe { table.$name.get()($($arg),*) }
+                unsafe {
+                    let left = !set_up() && true $(& $arg.leave_to_glibc(stringify!($name)))*;
+                    let table = if left { &REAL } else { &TABLE };
+                    table.$name.get()($($arg),*)
+                }
             })*
         }
 

@@ -6,6 +6,7 @@
 //! | [`environment`], [`only`] | the variables that say so, and which programs ignore them |
 //! | [`locks`] | a lock per lock: which lock serves which object |
 //! | [`entry`] | the exported symbols, each a jump |
+//! | [`early`] | calls that come before set-up |
 //! | [`hot`] | four exported symbols that inline the fast paths of the recommended locks |
 //! | [`near`], [`unwind`] | copies of those near the program, and how to unwind the stack from them |
 //! | [`fork`] | the fork handlers |
@@ -16,7 +17,7 @@
 //!
 //! Set-up runs in a constructor, or at the first pthread call if that comes earlier. So nothing in it allocates, calls a
 //! function that this library exports, or depends on Rust's runtime. Functions of other libraries that it calls (`open`, `mmap`, ...)
-//! may belong to a further preloaded library, and may take locks: meanwhile the next library serves the thread.
+//! may belong to a further preloaded library, and may take locks: meanwhile the next library serves the thread, and keeps these locks for good.
 
 use crate::families::{c11, cond, mutex, rwlock, sem, spin};
 use crate::observers::{check, profile, statistics, trace};
@@ -37,6 +38,7 @@ use latchwork::registry::{Visitor, visit};
 #[cfg(versioned)]
 mod checks;
 mod deep;
+mod early;
 mod entry;
 mod environment;
 mod fork;

@@ -38,6 +38,18 @@ pub(crate) struct Mutex {
     pub token: AtomicUsize,
 }
 
+impl Mutex {
+    /// Leaves the mutex, which no thread has used or glibc has served, to glibc. `false`: this library has used it before.
+    pub(crate) fn leave_to_glibc(&self) -> bool {
+        let is_plain = |kind: u32| kind & !(RECURSIVE | ERRORCHECK | ADAPTIVE) == 0;
+        let leave = |kind| is_plain(kind).then_some(kind | LEFT_TO_GLIBC);
+        match self.kind.fetch_update(Relaxed, Relaxed, leave) {
+            Ok(_) => true,
+            Err(kind) => kind & SERVED == 0 || kind & GLIBC_MUTEX != 0,
+        }
+    }
+}
+
 /// `pthread_rwlock_t`, 56 bytes. The module [`rwlock`](crate::families::rwlock) has the table of its states.
 #[repr(C, align(8))]
 pub(crate) struct RwLock {
@@ -73,9 +85,11 @@ impl RwLock {
         words.compare_exchange(old, both(ours, 0), Relaxed, Relaxed).is_ok()
     }
 
-    /// Leaves the rwlock, which glibc has initialised or nobody has used, to glibc.
-    pub(crate) fn leave_to_glibc(&self) {
-        self.high_half_of_owner().store(RWLOCK_LEFT_TO_GLIBC, Relaxed);
+    /// Leaves the rwlock, which no thread has used or glibc has served, to glibc. `false`: these bytes are in use, for BRAVO over
+    /// glibc's lock.
+    pub(crate) fn leave_to_glibc(&self) -> bool {
+        let mark = self.high_half_of_owner().compare_exchange(0, RWLOCK_LEFT_TO_GLIBC, Relaxed, Relaxed);
+        mark.is_ok() || self.is_left_to_glibc()
     }
 
     /// Whether [`leave_to_glibc`](Self::leave_to_glibc) was called. No rwlock of ours looks like that.
@@ -160,7 +174,7 @@ pub(crate) const SERVED: u32 = 4;
 /// Mutex with [`SERVED`], or rwlock with [`RWLOCK_OURS`]: the number of the lock that serves it
 /// ([`choice`](super::choice)). 0 in a process without a lock per lock.
 pub(crate) const CHOICE: u32 = 0x3f00;
-/// Mutex without [`SERVED`]: `LATCHWORK_LOCKS` leaves it to glibc. It is glibc's own flag `PTHREAD_MUTEX_NO_ELISION_NP`,
+/// Mutex without [`SERVED`]: `LATCHWORK_LOCKS` leaves it to glibc, or glibc has served it before set-up. It is glibc's own flag `PTHREAD_MUTEX_NO_ELISION_NP`,
 /// which glibc's functions ignore where they do not elide locks, and respect where they do.
 pub(crate) const LEFT_TO_GLIBC: u32 = 0x200;
 /// The same of a rwlock, in bytes 36 to 39, which glibc does not use ([`RwLock::is_left_to_glibc`]). They are the high half

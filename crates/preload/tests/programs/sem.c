@@ -38,9 +38,14 @@ static void basics(void)
     FAILS(sem_timedwait(&s, &ancient), ETIMEDOUT);
     FAILS(sem_clockwait(&s, CLOCK_MONOTONIC, &ancient), ETIMEDOUT);
     FAILS(sem_clockwait(&s, 99, &past), EINVAL);
+    /* -1 is what is left of a clock that could not be had. */
+    FAILS(sem_clockwait(&s, -1, &past), EINVAL);
+    FAILS(sem_clockwait(&s, -1, &ancient), EINVAL);
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 20);
     FAILS(sem_clockwait(&s, CLOCK_MONOTONIC, &soon), ETIMEDOUT);
     OK(sem_post(&s));
+    FAILS(sem_clockwait(&s, -1, &past), EINVAL);
+    EQ(value(&s), 1);
     OK(sem_timedwait(&s, &past)); /* there is a unit */
     OK(sem_post(&s));
     OK(sem_timedwait(&s, &ancient));

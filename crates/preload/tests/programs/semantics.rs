@@ -1,7 +1,7 @@
 //! What the pthread functions do, compared with glibc case by case.
 //!
 //! Each program consists of cases, and prints a line for each thing that it sees. The same binary runs without the
-//! library and under every lock; a case that prints something else fails, unless [`DIFFERENCES`] says why it does.
+//! library and under every lock; a case that prints something else fails, unless [`DIFFERENCES`] says what it prints and why.
 
 use super::{AT_ONCE, Setting, compile, default_mutex, for_each_setting, names, watch};
 use latchwork::registry::{Kind, PRELOADED};
@@ -10,17 +10,55 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Cases in which this library differs from glibc, each with the reason.
-const DIFFERENCES: [(&str, &str); 2] = [
-    (
-        "owners after fork",
-        "the child's thread keeps what the thread that forked has locked, as POSIX has it; glibc knows owners by \
-         their kernel thread id, which is another one in the child",
-    ),
-    (
-        "write while reading",
-        "a thread that reads and asks to write gets EDEADLK, where with glibc it waits for itself: POSIX allows both",
-    ),
+/// A case in which this library differs from glibc.
+struct Difference {
+    case: &'static str,
+    reason: &'static str,
+    /// The lines that the case prints, in alphabetic order.
+    lines: &'static [&'static str],
+}
+
+const DEADLOCK: &str = "a thread that reads and asks to write gets EDEADLK, where with glibc it waits for itself: POSIX allows both";
+
+const DIFFERENCES: [Difference; 3] = [
+    Difference {
+        case: "owners after fork",
+        reason: "the child's thread keeps what the thread that forked has locked, as POSIX has it; glibc knows owners \
+                 by their kernel thread id, which is another one in the child",
+        lines: &[
+            "pthread_mutex_lock(&errorcheck) = 0",
+            "pthread_mutex_lock(&recursive) = 0",
+            "pthread_mutex_trylock(&errorcheck) = EBUSY",
+            "pthread_mutex_trylock(&recursive) = 0",
+            "pthread_mutex_trylock(&recursive) = 0",
+            "pthread_mutex_trylock(&recursive) = EBUSY",
+            "pthread_mutex_unlock(&errorcheck) = EPERM",
+            "pthread_mutex_unlock(&recursive) = 0",
+            "pthread_mutex_unlock(&recursive) = 0",
+            "pthread_mutex_unlock(&recursive) = 0",
+            "pthread_mutex_unlock(&recursive) = EPERM",
+        ],
+    },
+    Difference {
+        case: "write while reading",
+        reason: DEADLOCK,
+        lines: &[
+            "pthread_rwlock_rdlock(&lock) = 0",
+            "pthread_rwlock_trywrlock(&lock) = EBUSY",
+            "pthread_rwlock_unlock(&lock) = 0",
+            "timedwrlock(&lock, 5) = EDEADLK",
+        ],
+    },
+    Difference {
+        case: "write while reading, without a time",
+        reason: DEADLOCK,
+        lines: &[
+            "pthread_rwlock_rdlock(&lock) = 0",
+            "pthread_rwlock_unlock(&lock) = 0",
+            "pthread_rwlock_wrlock(&lock) = 0",
+            "pthread_rwlock_wrlock(&lock) = EDEADLK",
+        ],
+    },
 ];
 
 /// The lines that a program prints, by case, in alphabetic order: several threads may print.
@@ -53,27 +91,46 @@ fn compare(source: &str, settings: &[Setting]) {
     assert!(wrong.is_empty(), "{source}:\n{}", wrong.join("\n"));
 }
 
-/// The differences under one setting that are not listed, and the listed ones that there are not.
+/// What is wrong under one setting: the differences that are not listed, the listed ones that there are not, and those that are
+/// not as listed.
 fn differences(program: &Path, glibc: &BTreeMap<String, Vec<String>>, setting: &Setting) -> Vec<String> {
     let what = format!("mutex={} rwlock={}", setting.mutex, setting.rwlock);
     let ours = cases(setting.command(program), &format!("{} under {what}", program.display()));
     assert_eq!(ours.keys().collect::<Vec<_>>(), glibc.keys().collect::<Vec<_>>(), "{what}");
-    let mut wrong = Vec::new();
-    for (case, expected) in glibc {
-        // A rwlock over glibc's own does not differ from it.
-        let is_ours = PRELOADED.iter().all(|entry| entry.info.name != setting.rwlock);
-        let reason = DIFFERENCES.iter().find(|(name, _)| is_ours && name == case).map(|(_, reason)| reason);
-        match (&ours[case] == expected, reason) {
-            (true, Some(reason)) => wrong.push(format!("{what}: {case}: as glibc, although {reason}")),
-            (false, None) => {
-                let show =
-                    |lines: &[String]| lines.iter().map(|line| format!("    {line}\n")).collect::<String>();
-                wrong.push(format!("{what}: {case}:\n{}  glibc:\n{}", show(&ours[case]), show(expected)));
-            }
-            _ => {}
+    // A rwlock over glibc's own does not differ from it.
+    let is_ours = PRELOADED.iter().all(|entry| entry.info.name != setting.rwlock);
+    let found = glibc.iter().filter_map(|(case, glibc)| is_wrong(case, &ours[case], glibc, is_ours));
+    found.map(|wrong| format!("{what}: {wrong}")).collect()
+}
+
+/// What is wrong with the lines of a case, if anything is. `may_differ`: the differences that are listed are expected.
+fn is_wrong(case: &str, ours: &[String], glibc: &[String], may_differ: bool) -> Option<String> {
+    let show = |lines: &[String]| lines.iter().map(|line| format!("    {line}\n")).collect::<String>();
+    match DIFFERENCES.iter().find(|difference| may_differ && difference.case == case) {
+        Some(Difference { reason, .. }) if ours == glibc => {
+            Some(format!("{case}: as glibc, although {reason}"))
         }
+        Some(Difference { lines, reason, .. }) if ours != *lines => {
+            let expected: Vec<_> = lines.iter().map(|&line| line.to_owned()).collect();
+            Some(format!("{case}:\n{}  expected, because {reason}:\n{}", show(ours), show(&expected)))
+        }
+        None if ours != glibc => Some(format!("{case}:\n{}  glibc:\n{}", show(ours), show(glibc))),
+        _ => None,
     }
-    wrong
+}
+
+/// A listed difference is no licence for any other.
+#[test]
+fn a_listed_difference_is_compared() {
+    let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
+    let glibc = lines(&["what glibc prints"]);
+    for Difference { case, lines: expected, .. } in DIFFERENCES {
+        assert_eq!(is_wrong(case, &lines(expected), &glibc, true), None);
+        for wrong in [&["hangs"][..], &["killed by signal 11"], &expected[1..], &["what glibc prints"]] {
+            assert!(is_wrong(case, &lines(wrong), &glibc, true).is_some(), "{case}: {wrong:?}");
+        }
+        assert!(is_wrong(case, &lines(expected), &glibc, false).is_some(), "{case}");
+    }
 }
 
 #[test]

@@ -48,6 +48,34 @@ static void owners_after_fork(void)
     SAY(pthread_mutex_unlock(&recursive));
 }
 
+/* Times before the epoch, and what is no time, on mutexes that another thread holds. */
+static int lock_until(pthread_mutex_t *m, long seconds, long nanoseconds)
+{
+    struct timespec t = { seconds, nanoseconds };
+    return pthread_mutex_timedlock(m, &t);
+}
+static void times_on(pthread_mutex_t *m)
+{
+    SAY(lock_until(m, -5, 0));
+    SAY(lock_until(m, -5, 1000000000));
+    SAY(lock_until(m, -5, -1));
+    SAY(lock_until(m, 0, -1));
+    SAY(lock_until(m, 5, 1000000000));
+    struct timespec odd = { -5, 1000000000 };
+    SAY(pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &odd));
+    SAY(pthread_mutex_clocklock(m, -1, &odd));
+}
+static void times(void)
+{
+    static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER;
+    OK(pthread_mutex_lock(&normal));
+    OK(pthread_mutex_lock(&recursive));
+    OK(pthread_mutex_lock(&errorcheck));
+    IN_A_THREAD(times_on(&normal));
+    IN_A_THREAD(times_on(&recursive));
+    IN_A_THREAD(times_on(&errorcheck));
+}
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static int waiting, ready;
@@ -193,6 +221,7 @@ static const struct test tests[] = {
     { "abandoned recursive mutex", abandoned_recursive },
     { "abandoned error-checking mutex", abandoned_errorcheck },
     { "owners after fork", owners_after_fork },
+    { "times before the epoch, and no times", times },
     { "destroy while waited", destroy_while_waited },
     { "destroy recursive while waited", destroy_recursive_while_waited },
     { "destroy error-checking while waited", destroy_errorcheck_while_waited },

@@ -51,6 +51,16 @@ static void write_while_reading(void)
     SAY(pthread_rwlock_unlock(&lock));
 }
 
+/* With a lock of ours the thread does not wait for itself. */
+static void write_while_reading_without_a_time(void)
+{
+    alarm(5);
+    SAY(pthread_rwlock_rdlock(&lock));
+    SAY(pthread_rwlock_wrlock(&lock));
+    SAY(pthread_rwlock_unlock(&lock));
+    SAY(pthread_rwlock_wrlock(&lock));
+}
+
 /* Memory that was a lock which this thread read becomes a new lock, which it does not read. */
 static void renew_statically(void)
 {
@@ -278,6 +288,7 @@ static const struct test tests[] = {
     { "abandoned write lock", abandoned },
     { "own write lock", own_write_lock },
     { "write while reading", write_while_reading },
+    { "write while reading, without a time", write_while_reading_without_a_time },
     { "left behind, initialised statically", left_static },
     { "left behind, initialised by another thread", left_initialised },
     { "left behind, destroyed and initialised", left_destroyed },

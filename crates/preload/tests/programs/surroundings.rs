@@ -111,7 +111,9 @@ fn libraries_that_bind_past_us() {
 #[test]
 fn a_preloaded_tracer_of_files() {
     let Some(program) = compile("tracer.c", "traced", &[]) else { return };
-    for (name, holds) in [("libtracer.so", "-DLOCKS"), ("libtracer_reads.so", "-DREADS")] {
+    let libraries =
+        [("libtracer.so", "-DLOCKS"), ("libtracer_reads.so", "-DREADS"), ("libtracer_writes.so", "-DWRITES")];
+    for (name, holds) in libraries {
         let options = [holds, "-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new);
         let Some(tracer) = compile("tracer.c", name, &options) else { return };
         for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "pf-q")] {

@@ -1,5 +1,6 @@
 /* With LIBRARY: a library whose `open`, `mmap` and the like count calls under a lock, as tracers of files and of memory do: under a
-   mutex, or with READS under a rwlock that they hold for reading. Else a program that counts its own such calls: latchwork's
+   mutex, or with READS or WRITES under a rwlock that they hold for reading or for writing. The first `getauxval` takes the lock,
+   too: latchwork's library calls it before it serves any lock. Else a program that counts its own such calls: latchwork's
    library makes none. */
 #include "check.h"
 #include <dlfcn.h>
@@ -14,6 +15,10 @@ long calls;
 #ifdef READS
 static pthread_rwlock_t counting = PTHREAD_RWLOCK_INITIALIZER;
 #define TAKE pthread_rwlock_rdlock(&counting)
+#define GIVE pthread_rwlock_unlock(&counting)
+#elif defined WRITES
+static pthread_rwlock_t counting = PTHREAD_RWLOCK_INITIALIZER;
+#define TAKE pthread_rwlock_wrlock(&counting)
 #define GIVE pthread_rwlock_unlock(&counting)
 #else
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
@@ -41,6 +46,17 @@ static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
     }
 OPENS(open)
 OPENS(open64)
+
+unsigned long getauxval(unsigned long kind)
+{
+    unsigned long (*next)(unsigned long) = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
+    static int called;
+    if (!called++) {
+        TAKE;
+        GIVE;
+    }
+    return next(kind);
+}
 
 int close(int file) { COUNTED(syscall(SYS_close, file)); }
 int munmap(void *at, size_t size) { COUNTED(syscall(SYS_munmap, at, size)); }

@@ -43,7 +43,8 @@ pub(crate) fn install(counts: bool) {
     }
 }
 
-/// Makes the choice for a rwlock from a static initialiser, at its first use.
+/// Claims a rwlock from a static initialiser, at its first use, or leaves it to glibc, if that is the choice. There is nothing to
+/// repair.
 ///
 /// A rwlock of ours and one that is left to glibc are marked in two words. So one thread at a time decides, and finds what
 /// others have decided.
@@ -62,7 +63,7 @@ pub(super) fn decide(l: &RwLock) {
         l.claim(word, generation::RWLOCK_WORD.get() | choice.bits())
     });
     if decided {
-        // (B) in `make_ready`: the claim comes before any use of the raw lock.
+        // (B) pairs with the fence in `make_ready`: the claim comes before any use of the raw lock.
         fence(SeqCst);
         choice::count(Family::RwLock, choice);
         if choice == Choice::GLIBC {
@@ -71,6 +72,11 @@ pub(super) fn decide(l: &RwLock) {
             counters::object(Family::RwLock);
         }
     }
+}
+
+/// Leaves a rwlock that glibc is about to serve, before set-up, to glibc for good. `false`: this library has used it before.
+pub(crate) fn leave_to_glibc(l: &RwLock) -> bool {
+    generation::one_at_a_time(|| l.flags.load(Relaxed) & RWLOCK_OURS == 0 && l.leave_to_glibc())
 }
 
 /// Whether glibc serves the rwlock, and the call need not be counted.

@@ -19,7 +19,7 @@
 //! | [`RWLOCK_OURS`] | ours: the fast paths serve it | none: `destroy` leaves it usable, as glibc does |
 //! | `RWLOCK_OURS` + [`IN_SHARED_MEMORY`] | the same, but parent and child of a fork share the memory: the fast paths do not serve it | none |
 //! | `RWLOCK_OURS` + a number in [`CHOICE`] | ours, but another lock than the usual one serves it ([`choice`]); [`chosen`] has its fast paths | none |
-//! | 0 or 1, bytes 36 to 39 say so ([`RwLock::is_left_to_glibc`]) | glibc's, by choice | `init` |
+//! | 0 or 1, bytes 36 to 39 say so ([`RwLock::is_left_to_glibc`]) | glibc's, by choice, or because it has served the rwlock before set-up | `init` |
 //! | [`PREFERS_WRITERS`] | glibc's: it keeps readers out while a writer waits | glibc |
 //! | 0 or 1, bytes 28 to 31 are not 0 | glibc's: process-shared | glibc |
 //!
@@ -35,7 +35,7 @@
 //!
 //! The raw lock orders the critical sections. [`make_ready`] loads `flags` with acquire; that pairs with the release store
 //! at the end of a repair ((A) in `state::generation`). A claim and the look at glibc's `__shared` are ordered by two
-//! fences, (B) in `make_ready`.
+//! fences, (B) in `make_ready` and in [`chosen::decide`].
 //!
 //! # What the program is promised
 //!
@@ -510,24 +510,18 @@ unsafe fn make_ready(l: &RwLock) -> Owner {
             counters::foreign_call(Reason::RwLockPrefersWriters);
             return Owner::Glibc;
         } else if l.shared().load(Relaxed) != 0 {
-            // (B) pairs with the fence below. These bytes may be the raw lock of an object that another thread has claimed
+            // (B) pairs with the fence in `decide`. These bytes may be the raw lock of an object that another thread has claimed
             // since `word` was loaded; then this thread sees the claim.
             fence(SeqCst);
             if l.flags.load(Relaxed) & RWLOCK_OURS == 0 {
                 counters::foreign_call(Reason::RwLockShared);
                 return Owner::Glibc;
             }
-        } else if choice::is_on() {
-            if l.is_left_to_glibc() {
-                counters::foreign_call(Reason::RwLockChoice);
-                return Owner::Glibc;
-            }
+        } else if l.is_left_to_glibc() {
+            counters::foreign_call(Reason::RwLockChoice);
+            return Owner::Glibc;
+        } else {
             chosen::decide(l);
-        } else if l.claim(word, generation::RWLOCK_WORD.get()) {
-            // From a static initialiser, and never used: there is nothing to repair. (B) the claim comes before any use of
-            // the raw lock.
-            fence(SeqCst);
-            counters::object(Family::RwLock);
         }
     }
 }
