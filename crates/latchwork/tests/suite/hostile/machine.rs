@@ -51,6 +51,7 @@ pub fn native() {
         Native::numa_hops(from, to);
     }
     Native::note_node();
+    assert!(!Native::is_real_time(), "the tests run under a real-time policy");
     assert!(Native::safety_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     assert!(Native::torn_timeout(u64::MAX).is_none_or(|end| end.nanos == u64::MAX));
     let nodes: Vec<_> = (0..100).map(|_| Native::acquire_node()).collect();
