@@ -363,7 +363,6 @@ fn rcu() {
     check("rcu", bounded(1), start, &[synchronizes, expedites, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[polls, synchronizes, reads as fn(&Rcu)], clean);
     check("rcu", bounded(1), start, &[synchronizes, synchronizes_apart, reads as fn(&Rcu)], clean);
-    check("rcu", bounded(1), start, &[retires, replaces, reads as fn(&Rcu)], clean);
     check("rcu", bounded(usize::from(deep())), start, &[replaces, replaces, reads as fn(&Rcu)], clean);
     check("rcu", bounded(2), start, &[synchronizes, reads_on_and_exits as fn(&Rcu)], clean);
 }
