@@ -223,7 +223,9 @@ fn a_thread_of_a_higher_priority_takes_no_notification_away() {
         let urgent = scope.spawn(|| {
             let parameters = libc::sched_param { sched_priority: 1 };
             // SAFETY: the parameters are valid, and nothing else is passed.
-            if unsafe { libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &parameters) } != 0 {
+            if unsafe { libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &parameters) }
+                != 0
+            {
                 std::println!("SKIPPED: real-time priorities are not permitted");
                 condvar.notify_all();
                 return;

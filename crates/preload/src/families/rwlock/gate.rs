@@ -55,12 +55,9 @@ impl Gate {
 
 impl Use {
     /// Calls `wait` as the only writer of the rwlock. `None`: the deadline passed first.
-    pub(super) fn alone<R>(&self, deadline: Option<Deadline>, wait: impl FnOnce() -> R) -> Option<R> {
+    pub(super) fn alone<R>(&self, deadline: Deadline, wait: impl FnOnce() -> R) -> Option<R> {
         let lock = &self.0.lock;
-        match deadline {
-            None => lock.lock(),
-            Some(deadline) => lock.lock_until(deadline)?,
-        }
+        lock.lock_until(deadline)?;
         let result = wait();
         // SAFETY: acquired above.
         unsafe { lock.unlock(()) };

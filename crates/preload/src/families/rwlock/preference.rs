@@ -40,6 +40,10 @@ const SHUT_OUT_REAL_TIME: u64 = 1_000_000;
 /// switches; at the last a waiting writer uses little of a processor.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 
+/// Nanoseconds between two looks of a writer that another one keeps from taking turns, in case that one is suspended: each look is two
+/// context switches, so a thousand waiting writers take some hundredths of a processor.
+const LOOK: u64 = 500_000_000;
+
 /// Write-locks. Returns `false` if the deadline passed.
 ///
 /// # Safety
@@ -89,9 +93,17 @@ unsafe fn in_turns(l: &RwLock, deadline: Option<Deadline>) -> bool {
                 }
             }
         };
-        match gate::of(core::ptr::from_ref(l).addr()) {
-            Some(gate) => gate.alone(deadline, go_on).unwrap_or_else(|| (lock.try_write)(l)),
-            None => go_on(),
+        let Some(gate) = gate::of(core::ptr::from_ref(l).addr()) else { return go_on() };
+        loop {
+            if let Some(got) = gate.alone(end_of(LOOK, deadline), go_on) {
+                return got;
+            }
+            if (lock.try_write)(l) {
+                return true;
+            }
+            if is_late() {
+                return false;
+            }
         }
     }
 }
