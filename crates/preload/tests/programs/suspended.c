@@ -81,7 +81,7 @@ static void *use(void *argument)
 
 /* `waits` is what the threads in the queue want, of which number `victim` is stopped; `holds` what keeps them out, and
    `comes` what is asked for then. */
-static void stop_one(const struct lock *waits, const struct lock *holds, const struct lock *comes, int victim)
+static void stop_one_after(int ms, const struct lock *waits, const struct lock *holds, const struct lock *comes, int victim)
 {
     pthread_t waiters[WAITERS], users[2];
     OK(holds->lock(holds->object));
@@ -89,6 +89,7 @@ static void stop_one(const struct lock *waits, const struct lock *holds, const s
         waiters[i] = start(wait_for, (void *)waits);
         sleep_ms(2);
     }
+    sleep_ms(ms);
     OK(pthread_kill(waiters[victim], SIGUSR1));
     sem_wait(&stopped);
     OK(holds->unlock(holds->object));
@@ -103,6 +104,11 @@ static void stop_one(const struct lock *waits, const struct lock *holds, const s
     for (int i = 0; i < WAITERS; i++)
         join(waiters[i]);
     sem_wait(&had);
+}
+
+static void stop_one(const struct lock *waits, const struct lock *holds, const struct lock *comes, int victim)
+{
+    stop_one_after(0, waits, holds, comes, victim);
 }
 
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -165,6 +171,8 @@ int main(void)
         stop_one(&reader, &writer, &writer, victim);
         stop_one(&writer, &reader, &writer, victim);
         stop_one(&writer, &writer, &reader, victim);
+        /* By then one of the writers takes turns with the readers, and the others wait for it. */
+        stop_one_after(30, &writer, &reader, &writer, victim);
     }
     puts("ok");
     return 0;
