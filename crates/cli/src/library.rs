@@ -33,7 +33,7 @@ pub struct Options {
 /// Writes the library to a file, whatever is installed and wherever programs would find it.
 pub fn write(options: &Options) -> Result<()> {
     let path = &options.file;
-    // A program that runs with the file of before keeps that one.
+    // The file is replaced, not changed: programs may run with it.
     output::write_or_print(path, CARRIED)
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
@@ -241,10 +241,10 @@ fn put(directory: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// How the file name of a preload library of latchwork's begins.
-const NAME: &str = "liblatchwork_preload";
+pub const NAME: &str = "liblatchwork_preload";
 
-/// What this process found in `LD_PRELOAD`, without libraries of latchwork's: a command inside a program of another command's, or
-/// of a service, starts programs that are independent of that one. `None`: nothing.
+/// What this process found in `LD_PRELOAD`, without libraries of latchwork's. Those are there if another command, or a service, has
+/// started this process, and its choice of locks is not the one of the programs that this process starts. `None`: nothing.
 pub fn preloaded_by_user() -> Option<OsString> {
     static FOUND: OnceLock<Option<OsString>> = OnceLock::new();
     FOUND.get_or_init(|| without_ours(&env::var_os("LD_PRELOAD")?)).clone()

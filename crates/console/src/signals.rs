@@ -7,12 +7,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// The signals that ask a command to end.
+pub const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// A signalfd over the signals that ask this process to end. They and SIGCONT stay blocked as long as the process lives.
 pub struct Signals {
     file: File,
     before: libc::sigset_t,
+    /// SIGCONT.
+    continued: libc::sigset_t,
 }
 
 /// Blocks those of the signals that are not ignored, in the calling thread and in the threads that it makes later. Returns their set, and
@@ -39,28 +42,23 @@ impl Signals {
     /// Blocks the signals in the calling thread and in the threads that it makes later. A signal that
     /// was ignored before (nohup) stays ignored.
     pub fn watch() -> Result<Self, Error> {
-        let (set, before) = block(&WATCHED);
-        block(&[libc::SIGCONT]);
+        let (set, before) = block(&ENDING);
+        let (continued, _) = block(&[libc::SIGCONT]);
         // SAFETY: the set is complete.
         let descriptor = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if descriptor < 0 {
             return Err(Error::last_os_error());
         }
         // SAFETY: `signalfd` has just made the descriptor, and no other code has it.
-        Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before })
+        Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before, continued })
     }
 
     /// Whether this process was stopped (Ctrl-Z) and continued since the last call. SIGCONT continues a process also if it is blocked, and
     /// stays pending then.
     pub fn was_stopped(&self) -> bool {
-        let mut set = MaybeUninit::uninit();
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `sigemptyset` makes the set that the other calls use. The last one needs no room for what it may tell.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGCONT);
-            libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &at_once) == libc::SIGCONT
-        }
+        // SAFETY: the set and the time are valid; the call needs no room for what it may tell.
+        unsafe { libc::sigtimedwait(&self.continued, std::ptr::null_mut(), &at_once) == libc::SIGCONT }
     }
 
     /// To poll for readability.

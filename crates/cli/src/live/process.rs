@@ -1,5 +1,6 @@
 //! The process that is observed: whether it can be, and which of its threads gets the signal.
 
+use crate::library;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_recording::control::SIGNAL;
 use std::fs;
@@ -10,9 +11,6 @@ use std::time::Duration;
 
 /// For this time, the signal goes only to a thread that is in no system call which the signal would disturb.
 const CHOOSY: Duration = Duration::from_millis(500);
-
-/// How the memory map names the library.
-const LIBRARY: &str = "liblatchwork_preload";
 
 /// A process under latchwork's library.
 pub struct Process {
@@ -143,7 +141,7 @@ impl Process {
         let maps = String::from_utf8_lossy(&maps);
         let name = &status.name;
         let start = "start it with `latchwork run -- ...` (with glibc's locks: --mutex glibc --rwlock glibc)";
-        if !maps.contains(LIBRARY) && !variable("LATCHWORK_LIVE") {
+        if !maps.contains(library::NAME) && !variable("LATCHWORK_LIVE") {
             return fail(format!(" ({name}) was not started under latchwork: {start}"));
         }
         if variable("LATCHWORK_PROFILE") {

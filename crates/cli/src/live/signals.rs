@@ -16,7 +16,7 @@ impl Signals {
     /// Blocks the signals, in this thread and in those that it will start. One that is ignored (nohup, a job in the background of a
     /// script) stays ignored.
     pub fn block() -> std::io::Result<Self> {
-        let (set, before) = signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]);
+        let (set, before) = signals::block(&signals::ENDING);
         // SAFETY: the set is complete; no other code has the descriptor.
         unsafe {
             let file = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);

@@ -130,7 +130,7 @@ fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &
 
 /// What has happened since the last look.
 fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
-    // After another program was executed, the figures are that one's.
+    // If the process has executed another program, the figures begin anew with that program.
     if session.follow(false)? {
         watch.restart();
     }

@@ -153,7 +153,7 @@ impl Row {
 pub struct Watch {
     symbols: Symbols,
     before: HashMap<(Kind, String), Figures>,
-    /// Of processes that have ended and whose recordings are no longer looked at.
+    /// The figures of forked processes that have ended, whose recordings were removed.
     ended: HashMap<(Kind, String), Figures>,
     begun: Instant,
     looked: Instant,

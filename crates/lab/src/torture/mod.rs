@@ -68,12 +68,12 @@ pub struct Options {
     /// Write everything here as JSON (- for standard output, in place of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Explore N schedules of each lock, or of rcu-map and rcu-tree-map, on a simulated machine instead, from number --seed (or 0) on. A schedule that
-    /// fails is shown step by step, and fails again when it is repeated
+    /// Explore N schedules of each lock, or of rcu-map and rcu-tree-map, on a simulated machine instead, from number --seed
+    /// (or 0) on. A schedule that fails is shown step by step, and fails again when it is repeated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["seconds", "threads", "patience", "json", "self_test", "twin"])]
     explore: Option<u64>,
-    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others. `all` is then
-    /// all locks that promise it
+    /// With --explore: stop one waiting thread for ever; the lock must stay available to the others. `all` leaves out the locks
+    /// that do not promise this
     #[arg(long, requires = "explore")]
     freeze: bool,
     /// Torture locks that are broken on purpose instead (or the one that --twin names), and fail if one is not caught

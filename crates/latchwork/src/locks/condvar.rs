@@ -67,7 +67,8 @@
 //! is a thread that did not run for seven minutes, to the notification.
 //!
 //! Size: 8 bytes, none per waiter.
-//! Atomics: wait 2 (beside the mutex; a system call if there are claims, to find the thread's priority), notification 0, 1 (all waiters are claimed; and a fence) or 2.
+//! Atomics: wait 2 (beside the mutex; and a system call if there are claims, to find the thread's policy), notification 0, 1 (all
+//! waiters are claimed; and a fence) or 2.
 //! Fairness: the kernel wakes the thread that has slept longest (of the highest priority); the mutex decides which thread
 //! goes on.
 //! Suspension: a notification may go to a suspended waiter, as POSIX allows. The mutex is the one that must tolerate it. A

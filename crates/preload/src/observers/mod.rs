@@ -13,6 +13,10 @@
 //! first attempt of a call failed. A layer could only make an attempt of its own before the call, and that attempt would
 //! barge past waiting threads.
 
+use crate::families::mutex;
+use latchwork_recording::layout::kind;
+use libc::c_int;
+
 /// Makes the functions of a layer over the table, one for each line: its name, its arguments, and what it does with the function
 /// below it, `call`, which the layer keeps in its table `BELOW`.
 macro_rules! layer {
@@ -25,6 +29,16 @@ macro_rules! layer {
             unsafe { $body }
         })*
     };
+}
+
+/// The result of a lock call with this error, if it is the error of an attempt that the program has not made: the recorders try a lock
+/// before they wait for it.
+fn after_first_attempt(kind: u32, address: usize, error: c_int) -> c_int {
+    if kind != kind::MUTEX {
+        return error;
+    }
+    // SAFETY: the address is a live mutex's, and was exposed.
+    unsafe { mutex::after_first_attempt(core::ptr::with_exposed_provenance(address), error) }
 }
 
 pub(crate) mod check;

@@ -108,8 +108,9 @@ impl<D: Reclaim, B> Store<D, B> {
     }
 
     /// After an operation, outside of sections: if the thread has retired its share, collects, and waits while too many
-    /// elements wait. Other libraries' domains do not say, and collect each time. A domain that says how many wait, and whose own batches keep it well below the limit, need not collect:
-    /// each time would cost a grace period for the few elements that have come in since the last batch.
+    /// elements wait. Other libraries' domains do not say how many wait, and collect each time. A domain of this library's whose own
+    /// batches keep it well below the limit does not collect: each time would cost a grace period for the few elements that have come
+    /// in since the last batch.
     #[inline]
     pub fn settle<'s>(&'s self, handle: &mut Handle<'s, D>, retired: usize) {
         handle.retired += retired;

@@ -40,8 +40,8 @@ const SHUT_OUT_REAL_TIME: u64 = 1_000_000;
 /// switches; at the last a waiting writer uses little of a processor.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
 
-/// Nanoseconds between two looks of a writer that another one keeps from taking turns, in case that one is suspended: each look is two
-/// context switches, so a thousand waiting writers take some hundredths of a processor.
+/// Nanoseconds between two looks of a writer at the gate: the writer that takes turns may be suspended. Each look is two context
+/// switches, so a thousand waiting writers take some hundredths of a processor.
 const LOOK: u64 = 500_000_000;
 
 /// Write-locks. Returns `false` if the deadline passed.
@@ -61,51 +61,77 @@ pub(super) unsafe fn write(l: &RwLock, deadline: Option<Deadline>) -> bool {
 /// As [`write`].
 unsafe fn in_turns(l: &RwLock, deadline: Option<Deadline>) -> bool {
     let lock = operations(l);
-    let is_late = || deadline.is_some_and(|deadline| deadline.passed::<Native>());
     // SAFETY: the caller's rwlock is a live one of ours.
     unsafe {
         if is_real_time() {
-            loop {
-                let end = || end_of(SHUT_OUT_REAL_TIME, deadline);
-                if (lock.is_write_locked)(l) && (lock.write_until)(l, end()) || let_readers_pass(l, end()) {
-                    return true;
-                }
-                if is_late() {
-                    return (lock.try_write)(l);
-                }
-            }
+            return behind_writers_only(l, deadline);
         }
         if (lock.write_until)(l, end_of(SHUT_OUT.0, deadline)) {
             return true;
         }
-        let go_on = || {
-            let mut turn = SHUT_OUT.0;
-            loop {
-                if let_readers_pass(l, end_of(turn, deadline)) {
-                    return true;
-                }
-                if is_late() {
-                    return (lock.try_write)(l);
-                }
-                turn = (turn * 2).min(SHUT_OUT.1);
-                if (lock.write_until)(l, end_of(turn, deadline)) {
-                    return true;
-                }
-            }
-        };
-        let Some(gate) = gate::of(core::ptr::from_ref(l).addr()) else { return go_on() };
+        let Some(gate) = gate::of(core::ptr::from_ref(l).addr()) else { return go_on(l, deadline) };
         loop {
-            if let Some(got) = gate.alone(end_of(LOOK, deadline), go_on) {
+            if let Some(got) = gate.alone(end_of(LOOK, deadline), || go_on(l, deadline)) {
                 return got;
             }
             if (lock.try_write)(l) {
                 return true;
             }
-            if is_late() {
+            if is_late(deadline) {
                 return false;
             }
         }
     }
+}
+
+/// The second half of the first turn, and the turns after that.
+///
+/// # Safety
+///
+/// As [`write`].
+unsafe fn go_on(l: &RwLock, deadline: Option<Deadline>) -> bool {
+    let lock = operations(l);
+    let mut turn = SHUT_OUT.0;
+    // SAFETY: the caller's rwlock is a live one of ours.
+    unsafe {
+        loop {
+            if let_readers_pass(l, end_of(turn, deadline)) {
+                return true;
+            }
+            if is_late(deadline) {
+                return (lock.try_write)(l);
+            }
+            turn = (turn * 2).min(SHUT_OUT.1);
+            if (lock.write_until)(l, end_of(turn, deadline)) {
+                return true;
+            }
+        }
+    }
+}
+
+/// How a thread with a real-time policy waits.
+///
+/// # Safety
+///
+/// As [`write`].
+unsafe fn behind_writers_only(l: &RwLock, deadline: Option<Deadline>) -> bool {
+    let lock = operations(l);
+    let end = || end_of(SHUT_OUT_REAL_TIME, deadline);
+    // SAFETY: the caller's rwlock is a live one of ours.
+    unsafe {
+        loop {
+            if (lock.is_write_locked)(l) && (lock.write_until)(l, end()) || let_readers_pass(l, end()) {
+                return true;
+            }
+            if is_late(deadline) {
+                return (lock.try_write)(l);
+            }
+        }
+    }
+}
+
+fn is_late(deadline: Option<Deadline>) -> bool {
+    deadline.is_some_and(|deadline| deadline.passed::<Native>())
 }
 
 /// So many nanoseconds from now, or the deadline if that is earlier.

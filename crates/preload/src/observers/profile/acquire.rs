@@ -1,5 +1,6 @@
 //! The long way of a call that acquires a lock. [`calls`](super::calls) says what is recorded where.
 
+use super::super::after_first_attempt;
 use super::account::{Snapshot, arrive, leave, take};
 use super::calls::*;
 use super::entries::{self, FREE, bump, bump_short};
@@ -55,12 +56,20 @@ pub(super) unsafe fn acquire(
 #[inline(never)]
 unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -> c_int) -> c_int {
     let Some(local) = &mut threads::current() else {
-        return if result == EBUSY { block() } else { call.failed(result) };
+        return if result == EBUSY {
+            block()
+        } else {
+            after_first_attempt(call.kind(), call.address, result)
+        };
     };
     let origin = fast::take_back(local, call.address, call.is_read());
     let filter = filter::value(call.address);
     let Some(place) = local.place(call.kind(), call.address) else {
-        return if result == EBUSY { block() } else { call.failed(result) };
+        return if result == EBUSY {
+            block()
+        } else {
+            after_first_attempt(call.kind(), call.address, result)
+        };
     };
     match result {
         // SAFETY: the caller's object is live.
@@ -70,7 +79,7 @@ unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -
             unsafe { acquired(local, place, call, origin, 0, filter) };
             result
         }
-        error => call.failed(error),
+        error => after_first_attempt(call.kind(), call.address, error),
     }
 }
 
@@ -110,7 +119,7 @@ unsafe fn acquire_with(
 ) -> c_int {
     let pass = |block: &mut dyn FnMut() -> c_int| match attempt() {
         EBUSY => block(),
-        result => call.failed(result),
+        result => after_first_attempt(call.kind(), call.address, result),
     };
     // The recording of a new thread begins here, which takes a while.
     let begin = if threads::is_new() { clock::now() } else { 0 };
@@ -126,7 +135,7 @@ unsafe fn acquire_with(
         }
         // SAFETY: the caller's object is live.
         EBUSY => unsafe { contended(local, place, call, site, begin, block) },
-        error => call.failed(error),
+        error => after_first_attempt(call.kind(), call.address, error),
     }
 }
 

@@ -12,7 +12,6 @@
 
 use super::entries;
 use super::filter;
-use crate::families::mutex;
 use crate::state::abi::*;
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
@@ -68,16 +67,6 @@ impl Call {
     #[inline(always)]
     pub(super) fn is_read(self) -> bool {
         self.what & READ != 0
-    }
-
-    /// The result of a call whose first attempt, which the program did not ask for, had this error.
-    #[inline(always)]
-    pub(super) fn failed(self, error: c_int) -> c_int {
-        if self.what != kind::MUTEX {
-            return error;
-        }
-        // SAFETY: the address is a live mutex's.
-        unsafe { mutex::after_first_attempt(core::ptr::with_exposed_provenance(self.address), error) }
     }
 
     /// What [`Entry::depth`] is after the first acquisition.

@@ -18,10 +18,10 @@
 //!
 //! No value with a destructor lives across a call below, because the thread may be cancelled there.
 
-use super::check;
 use super::clocks::{Moment, both};
 use super::losses;
 use super::names::Names;
+use super::{after_first_attempt, check};
 use crate::families::timeout::{try_in_time, try_on};
 use crate::families::{cond, mutex};
 use crate::state::abi::*;
@@ -233,17 +233,6 @@ struct Call {
     op: u32,
 }
 
-impl Call {
-    /// The result of a call whose first attempt, which the program did not ask for, had this error.
-    fn failed(self, error: c_int) -> c_int {
-        if self.kind != kind::MUTEX {
-            return error;
-        }
-        // SAFETY: the address is a live mutex's.
-        unsafe { mutex::after_first_attempt(core::ptr::with_exposed_provenance(self.address), error) }
-    }
-}
-
 fn mutex_call(m: *mut Mutex) -> Call {
     Call { kind: kind::MUTEX, address: m.expose_provenance(), op: op::ACQUIRE }
 }
@@ -288,7 +277,7 @@ fn acquire(call: Call, attempt: impl FnOnce() -> c_int, block: impl FnOnce() -> 
         return result;
     }
     if result != EBUSY {
-        return call.failed(result);
+        return after_first_attempt(call.kind, call.address, result);
     }
     let since = ticks();
     let result = block();
