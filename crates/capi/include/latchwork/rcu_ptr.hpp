@@ -69,21 +69,25 @@ template <class T> class rcu_ptr {
     void reset() noexcept { retire(lw_rcu_exchange(&node_, static_cast<Node *>(nullptr))); }
 
     /* Replaces the value by `change(value)`, and tries again if another thread has replaced it meanwhile. There must be
-     * one. */
+     * one. `change` runs in a section: it must not wait for readers, nor take long. */
     template <class F> void update(F change) {
+        retire(exchange_for(change)); // outside of the section, where it can reclaim what was retired before
+    }
+
+  private:
+    /* Returns the node that was replaced. */
+    template <class F> Node *exchange_for(F &change) {
         rcu_section section;
         Node *old = lw_rcu_dereference(&node_);
         for (;;) {
             std::unique_ptr<Node> next(new Node(change(static_cast<const T &>(old->value))));
             if (__atomic_compare_exchange_n(&node_, &old, next.get(), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
                 next.release();
-                retire(old);
-                return;
+                return old;
             }
         }
     }
 
-  private:
     Node *node_ = nullptr;
 };
 

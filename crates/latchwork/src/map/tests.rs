@@ -360,3 +360,55 @@ fn what_a_map_outgrows_does_not_pile_up() {
         }
     });
 }
+
+/// What an update replaces is reclaimed by the next update after a pause, also where the update returns a reference and so retires
+/// inside of a section. In a process of its own, as readers of other tests may hold it up.
+#[test]
+fn what_is_seldom_replaced_is_reclaimed_soon() {
+    alone("map::tests::what_is_seldom_replaced_is_reclaimed_soon", || {
+        static ALIVE: AtomicUsize = AtomicUsize::new(0);
+        struct Counted;
+        impl Counted {
+            fn new() -> Self {
+                ALIVE.fetch_add(1, Relaxed);
+                Counted
+            }
+        }
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                ALIVE.fetch_sub(1, Relaxed);
+            }
+        }
+        let (map, tree) = (RcuMap::new(), RcuTreeMap::new());
+        let again = |_: &_| Counted::new();
+        let updates: [(&str, &dyn Fn()); 12] = [
+            ("insert", &|| _ = map.insert(1, Counted::new())),
+            ("replace", &|| _ = map.replace(1, Counted::new())),
+            ("update", &|| _ = map.update(1, |_| Some(Counted::new()))),
+            ("alter", &|| _ = map.alter(&1, again)),
+            ("compute", &|| _ = map.compute(1, |_| Operation::<_, ()>::Insert(Counted::new()))),
+            ("insert_or_update", &|| _ = map.insert_or_update(1, Counted::new(), again)),
+            ("insert_entry", &|| _ = map.entry(1).insert_entry(Counted::new())),
+            ("remove_entry", &|| _ = (map.insert(1, Counted::new()), map.remove_entry(&1)).0),
+            ("retain", &|| _ = (map.insert(1, Counted::new()), map.retain(|_, _| false)).0),
+            ("tree insert", &|| _ = tree.insert(1, Counted::new())),
+            ("tree replace", &|| _ = tree.replace(1, Counted::new())),
+            ("tree update", &|| _ = tree.update(1, |_| Some(Counted::new()))),
+        ];
+        for (name, update) in updates {
+            // The pauses are longer than 10 ms, but on a slow machine the domain waits for longer before it reclaims.
+            let mut alive = usize::MAX;
+            for _ in 0..60 {
+                std::thread::sleep(core::time::Duration::from_millis(11));
+                update();
+                // One in each map, and the last one or two that were replaced.
+                alive = alive.min(ALIVE.load(Relaxed));
+                if alive <= 4 {
+                    break;
+                }
+            }
+            (0..20).for_each(|_| update());
+            assert!(alive <= 4, "{name}: {alive} alive");
+        }
+    });
+}

@@ -45,11 +45,16 @@ pub unsafe trait Flavour: Stamps {
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     pub(super) backlog: Backlog<M>,
-    /// Whether a thread has retired too much inside of a section, where it could not wait.
+    /// What a thread could not do inside of the section in which it retired: [`TOO_EARLY`], [`TOO_MUCH`].
     pressed: M::U32,
     throttle: Throttle<M>,
     hooks: Hooks<M>,
 }
+
+/// In [`Domain::pressed`]: reclaim what had waited for long enough.
+const TOO_EARLY: u32 = 1;
+/// In [`Domain::pressed`]: wait, because there was too much garbage.
+const TOO_MUCH: u32 = 2;
 
 /// How long a thread that retires waits while there is too much garbage.
 struct Throttle<M: Machine> {
@@ -325,6 +330,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     fn reclaim_soon(&self) {
         if !Self::is_inside() {
             self.backlog.soon(|| self.collect());
+        } else {
+            self.pressed.fetch_or(TOO_EARLY, Relaxed);
         }
     }
 
@@ -340,18 +347,18 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if !Self::is_inside() {
             self.throttle();
         } else if self.backlog.is_over_limit() {
-            self.pressed.store(1, Relaxed);
+            self.pressed.fetch_or(TOO_MUCH, Relaxed);
         }
     }
 
-    /// Whether a thread has retired too much inside of a section, so that a thread that can wait should.
+    /// Whether a thread has retired something inside of a section that a thread outside should reclaim or wait for.
     #[inline(always)]
     pub(super) fn is_pressed(&self) -> bool {
         self.pressed.load(Relaxed) != 0
     }
 
-    /// Waits while there is too much garbage, if a thread has retired it inside of a section, and the calling thread is in
-    /// no section.
+    /// If a thread has retired inside of a section, and the calling thread is in none: reclaims what has waited for long enough, and
+    /// waits while there is too much garbage.
     #[inline(always)]
     pub(crate) fn throttle_if_pressed(&self) {
         if self.is_pressed() {
@@ -359,13 +366,17 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Waits while there is too much garbage, if the calling thread is in no section.
+    /// The same, for a thread that has found that the domain is pressed.
     #[cold]
     pub(super) fn throttle_outside(&self) {
-        if !Self::is_inside() {
-            self.throttle();
-            self.pressed.store(0, Relaxed);
+        if Self::is_inside() {
+            return;
         }
+        if self.pressed.fetch_and(!TOO_EARLY, Relaxed) & TOO_EARLY != 0 {
+            self.backlog.soon(|| self.collect());
+        }
+        self.throttle();
+        self.pressed.fetch_and(!TOO_MUCH, Relaxed);
     }
 
     /// Waits while there is more garbage than the [`Limit`], for as long as

@@ -410,6 +410,24 @@ fn few_objects<D: Reclaim<Machine = Native>>() {
     assert!(until(&|| dropped.load(Relaxed) == 1100), "{}: {:?}", D::INFO.name, domain.garbage());
 }
 
+/// A thread that retires seldom, and always in a section, reclaims when it says that it is in none.
+fn few_objects_in_sections<D: Reclaim<Machine = Native>>() {
+    let domain = D::new_in();
+    let (dropped, mut reader) = (Arc::default(), domain.reader());
+    for already in 0..9 {
+        let until = (0..LOOK).find(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(11));
+            let guard = reader.enter();
+            // SAFETY: no other thread has it.
+            unsafe { domain.retire(counting(&dropped)) };
+            drop(guard);
+            reader.quiescent();
+            dropped.load(Relaxed) > already
+        });
+        assert!(until.is_some(), "{}: {:?}", D::INFO.name, domain.garbage());
+    }
+}
+
 /// In a process of its own, as the next one: a reader of another test may hold up what is retired here.
 #[test]
 fn few_objects_are_reclaimed_at_once() {
@@ -420,6 +438,10 @@ fn few_objects_are_reclaimed_at_once() {
         few_objects::<HazardDomain<Native>>();
         few_objects::<counted::CountedDomain<Native>>();
         few_objects::<interval::IntervalDomain<Native>>();
+        few_objects_in_sections::<RcuDomain<Native>>();
+        few_objects_in_sections::<epoch::EpochDomain<Native>>();
+        few_objects_in_sections::<qsbr::QsbrDomain<Native>>();
+        few_objects_in_sections::<interval::IntervalDomain<Native>>();
     });
 }
 
