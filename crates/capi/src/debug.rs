@@ -210,6 +210,12 @@ extern "C" fn lw_debug_gone(lock: *mut c_void) {
     lw_observe_gone(lock);
 }
 
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_debug_no_section(function: *const c_char) {
+    // SAFETY: the header passes its own name.
+    panic!("{} in a thread that is in no section", unsafe { CStr::from_ptr(function) }.to_string_lossy());
+}
+
 /// Around a wait for a condition variable: the calling thread does not hold the mutex meanwhile.
 pub(crate) fn without<R>(mutex: *const LwMutex, wait: impl FnOnce() -> R) -> R {
     let lock = mutex.cast::<c_void>().cast_mut();

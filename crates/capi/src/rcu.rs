@@ -286,6 +286,10 @@ macro_rules! functions {
         unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
             // SAFETY: see the macro. `create` allocated the domain as a box would.
             unsafe {
+                assert!(
+                    !(*domain).is_reclaiming(),
+                    concat!(stringify!($destroy), " in a callback: it would wait for that callback for ever")
+                );
                 <$flavour as Flavoured>::wait(stringify!($destroy), || {
                     // There, dropping the domain would leak the objects, because it cannot wait for the caller.
                     let cannot_wait = Domain::<Native, $flavour>::is_inside();
@@ -311,6 +315,12 @@ functions!(Qsbr: lw_qsbr_call lw_qsbr_retire lw_qsbr_barrier lw_qsbr_collect lw_
 #[unsafe(no_mangle)]
 extern "C" fn lw_rcu_default_domain() -> *const Domain<Native, General> {
     once(General::default_domain())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_ordered_domain() -> *const Domain<Native, General> {
+    static DOMAIN: AtomicPtr<Domain<Native, General>> = AtomicPtr::new(null_mut());
+    once(&DOMAIN)
 }
 
 /// Waits for a grace period of the general flavour.

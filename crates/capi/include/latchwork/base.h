@@ -11,6 +11,13 @@
 #error "latchwork is for 64-bit Linux, on x86-64 and aarch64"
 #endif
 
+#if defined(__cplusplus) ? __cplusplus < 201103L : (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L)
+#error "latchwork needs C11, C++11 or a later standard: -std=c11"
+#endif
+#if !defined(__GLIBC__)
+#error "latchwork needs glibc"
+#endif
+
 #define LW_VERSION "0.1.0"
 #define LW_VERSION_MAJOR 0
 #define LW_VERSION_MINOR 1
@@ -208,6 +215,8 @@ int lw_debug_acquire(void *lock, int how, int clock, const struct timespec *time
 void lw_debug_release(void *lock, int how) LW_NOEXCEPT;
 /* The lock is destroyed. */
 void lw_debug_gone(void *lock) LW_NOEXCEPT;
+/* Ends the process with a message: this function was called in a thread that is in no section. */
+void lw_debug_no_section(const char *function) LW_NOEXCEPT LW_COLD;
 
 LW_END_C
 

@@ -88,7 +88,7 @@ LW_INLINE void *lw_hazard_protect(lw_hazard *hazard, const void *from, size_t he
     void *object = __atomic_load_n(place, __ATOMIC_RELAXED);
     for (;;) {
         void *now;
-        lw_hazard_set(hazard, object ? (const lw_rcu_head *)((const char *)object + head) : 0);
+        lw_hazard_set(hazard, object ? (const lw_rcu_head *)(const void *)((const char *)object + head) : 0);
         now = __atomic_load_n(place, __ATOMIC_ACQUIRE);
         if (LW_LIKELY(now == object)) {
             return object;

@@ -7,7 +7,7 @@
  *     lw_rcu_read_unlock();
  *
  *     struct route *old = lw_rcu_exchange(&table, new);     // an updater
- *     lw_rcu_call(&old->head, free_route);                  // or lw_rcu_synchronize(); free_route(old);
+ *     lw_rcu_call(NULL, &old->head, free_route);            // or lw_rcu_synchronize(); free_route(&old->head);
  *
  * | flavour | sections | functions |
  * | general | a few plain instructions | lw_rcu_* |
@@ -72,18 +72,23 @@ LW_INLINE void lw_rcu_read_lock(void) {
     LW_TSAN_ACQUIRE(lw_thread.clocks);
 }
 
-/* Ends the innermost section of the calling thread. There must be one. */
-LW_INLINE void lw_rcu_read_unlock(void) {
-    uint64_t *word = &lw_thread.record->section;
-    LW_TSAN_RELEASE(lw_thread.clocks);
-    /* Release: what was done in the section happens before the end of the grace period that waits for it. */
-    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
-}
-
 /* Whether the calling thread is in a section. */
 LW_INLINE int lw_rcu_is_reading(void) {
     const struct lw_record *record = lw_thread.record;
     return record && (__atomic_load_n(&record->section, __ATOMIC_RELAXED) & 0x7fff) != 0;
+}
+
+/* Ends the innermost section of the calling thread. There must be one: with LW_DEBUG, the process ends with a message if not. */
+LW_INLINE void lw_rcu_read_unlock(void) {
+#if LW_DEBUG
+    if (!lw_rcu_is_reading()) {
+        lw_debug_no_section("lw_rcu_read_unlock");
+    }
+#endif
+    uint64_t *word = &lw_thread.record->section;
+    LW_TSAN_RELEASE(lw_thread.clocks);
+    /* Release: what was done in the section happens before the end of the grace period that waits for it. */
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
 }
 
 /* Sections of epoch-based reclamation. */
@@ -96,6 +101,11 @@ LW_INLINE void lw_epoch_enter(void) {
 }
 
 LW_INLINE void lw_epoch_leave(void) {
+#if LW_DEBUG
+    if (!lw_thread.record || (__atomic_load_n(&lw_thread.record->pinned, __ATOMIC_RELAXED) & 0x7fff) == 0) {
+        lw_debug_no_section("lw_epoch_leave");
+    }
+#endif
     uint64_t *word = &lw_thread.record->pinned;
     LW_TSAN_RELEASE(lw_thread.clocks);
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
@@ -115,17 +125,18 @@ typedef struct lw_garbage {
     uint64_t oldest_nanos; /* for how long the oldest object has been waiting, at least */
 } lw_garbage;
 
-/* Waits until every section that runs now is over. In a section of the caller's own it ends the process, with a message:
- * it would wait for ever. */
+/* Waits until every section that runs now is over. What a section did that began before the call happens before the return, and a
+ * section that this call does not wait for sees everything that the caller did before it. In a section of the caller's own it ends
+ * the process, with a message: it would wait for ever. */
 void lw_rcu_synchronize(void) LW_NOEXCEPT;
 /* The same in a hurry: the waiting thread burns a processor for it. */
 void lw_rcu_synchronize_expedited(void) LW_NOEXCEPT;
-/* Begins a grace period, for lw_rcu_poll. */
+/* Begins a grace period, for lw_rcu_poll. If one is open already, it takes a call of lw_rcu_poll to begin the next. */
 uint64_t lw_rcu_start_poll(void) LW_NOEXCEPT;
-/* Whether every section is over that ran when the number was made. It does not wait. */
+/* Whether every section is over that ran when the number was made; if so, as after lw_rcu_synchronize. It does not wait. */
 int lw_rcu_poll(uint64_t number) LW_NOEXCEPT;
 
-/* Has `callback(head)` called when every section is over that runs now. It never waits, allocates nothing for the object,
+/* Has `callback(head)` called when every section is over that runs now, and after all that these have done. It never waits, allocates nothing for the object,
  * and may be called in a section. The object has been removed: a section that begins now does not find it. */
 void lw_rcu_call(lw_rcu_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* As lw_rcu_call, and notes the time: an lw_rcu_barrier in a section that begins later does not wait for that section on
@@ -150,6 +161,9 @@ lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
 lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((const));
+/* A second domain of the whole process, for objects that are retired by lw_rcu_call_ordered only: that of rcu_default_domain() in
+ * latchwork/rcu. */
+lw_rcu_domain *lw_rcu_ordered_domain(void) LW_NOEXCEPT __attribute__((const));
 
 /* The same for epochs. */
 void lw_epoch_call(lw_epoch_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;

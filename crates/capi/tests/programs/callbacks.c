@@ -1,4 +1,5 @@
-/* What a callback may do: it may wait for readers, but not for the code that it interrupts. */
+/* What a callback may do: it may wait for readers, but not for the code that it interrupts. And the end of a section that is none. */
+#define LW_DEBUG 1
 #include "check.h"
 #include <latchwork.h>
 #include <string.h>
@@ -180,6 +181,22 @@ static void allowed(void) {
     CHECK(calls == 3 && !is_online());
 }
 
+/* A callback must not end its own domain, which waits for it. */
+static lw_rcu_domain *own;
+static void destroy_own(void) { lw_rcu_domain_destroy(own); }
+static void ends_own_domain(void) {
+    own = lw_rcu_domain_create();
+    call_in_rcu(own);
+    lw_rcu_barrier(own);
+}
+
+/* A thread that ends a section too often. Without LW_DEBUG, it would be in a section for ever. */
+static void ends_two_sections(void) {
+    lw_rcu_read_lock();
+    lw_rcu_read_unlock();
+    lw_rcu_read_unlock();
+}
+
 /* A thread that is online stays so while it waits for other flavours. */
 static void check_online(void) { CHECK(is_online()); }
 
@@ -205,6 +222,10 @@ int main(void) {
     ends(collect_in_a_section, "lw_rcu_synchronize", "lw_rcu_call in its place");
     what = lw_rcu_synchronize_expedited;
     ends(collect_in_a_section, "lw_rcu_synchronize", "lw_rcu_call in its place");
+    what = destroy_own;
+    ends(ends_own_domain, "lw_rcu_domain_destroy", "in a callback");
+    ends(ends_two_sections, "lw_rcu_read_unlock", "in no section");
+    ends(lw_epoch_leave, "lw_epoch_leave", "in no section");
     lw_qsbr_domain_destroy(other);
     puts("ok");
     return 0;

@@ -149,12 +149,21 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.grace.poll(ticket, &|stall| self.hooks.call(stall))
     }
 
+    /// Whether the caller is a destructor that the calling thread runs while it reclaims for this domain. Then the domain must not be
+    /// waited for.
+    pub fn is_reclaiming(&self) -> bool {
+        self.backlog.is_reclaiming()
+    }
+
     /// Waits for the grace period of a ticket, or until the deadline has passed. Returns whether the grace period is over.
     pub(super) fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>) -> bool {
         self.grace.wait(ticket, pace, deadline, &|stall| self.hooks.call(stall))
     }
 
     /// Waits until every section that runs now is over. Callers share grace periods.
+    ///
+    /// What a section did that began before the call happens before the return, and a section that this call does not wait for
+    /// sees everything that the caller did before it. This orders nothing else: it is no fence between other threads.
     ///
     /// The destructor of a retired object may call this: it waits for readers only. But threads that wait for the garbage
     /// ([`barrier`](Domain::barrier)) wait meanwhile, and so does nothing else. A destructor may run inside of a section,
@@ -180,12 +189,16 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.wait(self.grace.start(), Pace::Expedited, None);
     }
 
-    /// Begins a grace period, for [`poll`](Domain::poll).
+    /// Begins a grace period, for [`poll`](Domain::poll). If one is open already, it takes a call of `poll` to begin the next.
     pub fn start_poll(&self) -> Cookie {
-        Cookie(self.grace.start())
+        let ticket = self.grace.start();
+        // Opens it: else it would not begin before somebody polls.
+        self.is_due(ticket);
+        Cookie(ticket)
     }
 
-    /// Whether every section that ran when the cookie was made is over. Does not wait. Inside of a section that ran then,
+    /// Whether every section that ran when the cookie was made is over; if so, it orders as [`synchronize`](Domain::synchronize)
+    /// does. Does not wait. Inside of a section that ran then,
     /// the answer is `false`.
     pub fn poll(&self, cookie: Cookie) -> bool {
         self.is_due(cookie.0)
@@ -382,11 +395,19 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     /// Waits while there is more garbage than the [`Limit`], for as long as
     /// [`set_at_limit`](Domain::set_at_limit) says. [`retire`](Domain::retire) does this by itself, but not
     /// inside of a section: a thread that retires only there calls this outside, or [`Reader::quiescent`].
+    ///
+    /// # Panics
+    ///
+    /// Inside of a section of the caller's own, unless a destructor of a retired object calls it.
+    #[track_caller]
     pub fn throttle(&self) {
-        if !self.backlog.is_over_limit() || self.backlog.is_reclaiming() {
+        if self.backlog.is_reclaiming() {
             return;
         }
         self.assert_outside("throttle");
+        if !self.backlog.is_over_limit() {
+            return;
+        }
         let nanos = self.throttle.nanos.load(Relaxed);
         if nanos > 0 && !self.is_stuck() {
             let deadline = Deadline::after::<M>(nanos);

@@ -7,6 +7,7 @@ use super::interval::IntervalDomain;
 use super::qsbr::QsbrDomain;
 use super::rcu::RcuDomain;
 use super::*;
+use crate::machine::alone::alone;
 use crate::machine::{Native, record};
 use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -277,6 +278,41 @@ fn cookies_come_due() {
     check::<rcu::General>();
     check::<qsbr::Qsbr>();
     check::<epoch::Epoch>();
+}
+
+/// Sections that begin after `start_poll` are not in the way. In a process of its own, as readers of other tests would be.
+#[test]
+fn start_poll_begins_a_grace_period() {
+    fn check<F: domain::Flavour>() {
+        let domain = &domain::Domain::<Native, F>::new_in();
+        let (inside, leave) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                let guard = reader.enter();
+                inside.wait();
+                leave.wait(); // `start_poll` finds this section
+                drop(guard);
+                drop(reader);
+                let reader = domain.reader();
+                let _guard = reader.enter();
+                inside.wait();
+                leave.wait(); // `poll` finds this one
+            });
+            inside.wait();
+            let cookie = domain.start_poll();
+            leave.wait();
+            inside.wait();
+            let is_over = domain.poll(cookie);
+            leave.wait();
+            assert!(is_over, "{}", F::INFO.name);
+        });
+    }
+    alone("reclaim::tests::start_poll_begins_a_grace_period", || {
+        check::<rcu::General>();
+        check::<qsbr::Qsbr>();
+        check::<epoch::Epoch>();
+    });
 }
 
 #[test]

@@ -168,7 +168,7 @@ const LISTED: &[(&str, &str)] = &[
     (
         "reclaim/domain.rs",
         "reader new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
-         set_at_limit on_stall set_limit throttle collect barrier serve is_clean garbage",
+         set_at_limit on_stall set_limit throttle collect barrier serve is_clean garbage is_reclaiming",
     ),
     ("reclaim/epoch.rs", "enter"),
     ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
