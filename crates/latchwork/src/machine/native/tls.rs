@@ -6,8 +6,9 @@
 //! [`thread_local_bytes!`] and [`thread_local_word!`] define and address the words in assembly. Elsewhere they use
 //! `std::thread_local!`.
 //!
-//! The symbol of a word holds the crate's version: another version of the crate in the same program may have the word in
-//! another layout. Within one program a name is used once.
+//! The symbol of a word ends in the mangled name of a function of the same copy of the crate, which contains a hash of where the copy
+//! comes from. A program may have two copies, of two versions or from two sources. Each has records and tables of its own, so that a
+//! thread needs words of its own for each.
 
 pub use crate::{thread_local_bytes, thread_local_word};
 
@@ -45,12 +46,6 @@ unsafe impl Word for usize {}
 // SAFETY: eight bytes.
 unsafe impl<T> Word for *mut T {}
 
-// The literal in `thread_local_symbol` has to be one: `env!` there would be the version of the crate that uses it.
-const _: () = {
-    let version = (env!("CARGO_PKG_VERSION_MAJOR").as_bytes(), env!("CARGO_PKG_VERSION_MINOR").as_bytes());
-    assert!(matches!(version, (b"0", b"1")), "the names of thread-local words have another version");
-};
-
 /// How far the word that holds a thread's row of slots ([`ReaderRow`](crate::machine::ReaderRow), or null) is from the
 /// thread pointer, in every thread. For the preload library's assembly.
 #[cfg(target_arch = "x86_64")]
@@ -58,12 +53,12 @@ pub fn reader_row_offset() -> isize {
     super::rows::offset()
 }
 
-/// The symbol of a thread-local word: its name, with the crate's version.
+/// The symbol of a thread-local word, in assembly with the operand `copy`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! thread_local_symbol {
     ($name:literal) => {
-        concat!("__latchwork_0_1_", $name)
+        concat!("__latchwork_", $name, "_{copy}")
     };
 }
 
@@ -94,10 +89,15 @@ macro_rules! thread_local_bytes {
             ".zero {size}",
             ".popsection",
             size = const size_of::<$contents>(),
+            copy = sym $local::copy,
         );
 
         #[allow(dead_code, reason = "not every user of the macro needs every function")]
         impl $local {
+            /// Its mangled name tells copies of the crate apart.
+            #[cfg(target_arch = "x86_64")]
+            fn copy() {}
+
             /// Where the calling thread has its own.
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
@@ -109,6 +109,7 @@ macro_rules! thread_local_bytes {
                         concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                         "add {0}, qword ptr fs:[0]",
                         out(reg) address,
+                        copy = sym Self::copy,
                         options(nostack, pure, readonly),
                     );
                 }
@@ -137,6 +138,7 @@ macro_rules! thread_local_bytes {
                     core::arch::asm!(
                         concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                         out(reg) offset,
+                        copy = sym Self::copy,
                         options(nostack, pure, readonly, preserves_flags),
                     );
                 }
@@ -172,6 +174,7 @@ macro_rules! thread_local_word {
                             concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                             "mov {0}, qword ptr fs:[{0}]",
                             out(reg) contents,
+                            copy = sym Self::copy,
                             options(nostack, readonly, preserves_flags),
                         );
                     }
@@ -195,6 +198,7 @@ macro_rules! thread_local_word {
                         "mov qword ptr fs:[{0}], {1}",
                         out(reg) _,
                         in(reg) contents,
+                        copy = sym Self::copy,
                         options(nostack, preserves_flags),
                     );
                 }
