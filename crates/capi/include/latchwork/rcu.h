@@ -125,13 +125,14 @@ typedef struct lw_garbage {
     uint64_t oldest_nanos; /* for how long the oldest object has been waiting, at least */
 } lw_garbage;
 
-/* Waits until every section that runs now is over. What a section did that began before the call happens before the return, and a
- * section that this call does not wait for sees everything that the caller did before it. In a section of the caller's own it ends
- * the process, with a message: it would wait for ever. */
+/* Waits until every section that runs now is over. For each section, one of two holds: all that it did happens before the return,
+ * or it sees all that the caller did before the call. In a section of the caller's own it ends the process, with a message: it would
+ * wait for ever. */
 void lw_rcu_synchronize(void) LW_NOEXCEPT;
 /* The same in a hurry: the waiting thread burns a processor for it. */
 void lw_rcu_synchronize_expedited(void) LW_NOEXCEPT;
-/* Begins a grace period, for lw_rcu_poll. If one is open already, it takes a call of lw_rcu_poll to begin the next. */
+/* Begins a grace period, for lw_rcu_poll. If one is open already, it takes a call of lw_rcu_poll to begin the next.
+ * A grace period costs a membarrier. */
 uint64_t lw_rcu_start_poll(void) LW_NOEXCEPT;
 /* Whether every section is over that ran when the number was made; if so, as after lw_rcu_synchronize. It does not wait. */
 int lw_rcu_poll(uint64_t number) LW_NOEXCEPT;

@@ -162,6 +162,16 @@ static void general(void) {
         lw_rcu_call(domain, &make(i)->head, reclaim);
     }
     CHECK(reclaimed >= 10);
+    /* And so do those in sections of their own, two pauses later. */
+    reclaimed = 0;
+    for (int i = 0; i < 200 && reclaimed < 5; i++) {
+        CHECK(nanosleep(&pause, NULL) == 0);
+        lw_rcu_read_lock();
+        lw_rcu_call(domain, &make(i)->head, reclaim);
+        lw_rcu_read_unlock();
+    }
+    CHECK(reclaimed >= 5);
+    lw_rcu_barrier(domain);
     reclaimed = 0;
     lw_rcu_read_lock();
     for (int i = 0; i < 10; i++) {

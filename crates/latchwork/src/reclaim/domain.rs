@@ -45,16 +45,11 @@ pub unsafe trait Flavour: Stamps {
 pub struct Domain<M: Records, F: Flavour> {
     grace: F::Periods<M>,
     pub(super) backlog: Backlog<M>,
-    /// What a thread could not do inside of the section in which it retired: [`TOO_EARLY`], [`TOO_MUCH`].
+    /// Whether a thread has retired too much inside of a section, where it could not wait.
     pressed: M::U32,
     throttle: Throttle<M>,
     hooks: Hooks<M>,
 }
-
-/// In [`Domain::pressed`]: reclaim what had waited for long enough.
-const TOO_EARLY: u32 = 1;
-/// In [`Domain::pressed`]: wait, because there was too much garbage.
-const TOO_MUCH: u32 = 2;
 
 /// How long a thread that retires waits while there is too much garbage.
 struct Throttle<M: Machine> {
@@ -162,8 +157,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
 
     /// Waits until every section that runs now is over. Callers share grace periods.
     ///
-    /// What a section did that began before the call happens before the return, and a section that this call does not wait for
-    /// sees everything that the caller did before it. This orders nothing else: it is no fence between other threads.
+    /// For each section, one of two holds: all that it did happens before the return, or it sees all that the caller did before the
+    /// call. This orders nothing else: it is no fence between other threads.
     ///
     /// The destructor of a retired object may call this: it waits for readers only. But threads that wait for the garbage
     /// ([`barrier`](Domain::barrier)) wait meanwhile, and so does nothing else. A destructor may run inside of a section,
@@ -190,6 +185,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// Begins a grace period, for [`poll`](Domain::poll). If one is open already, it takes a call of `poll` to begin the next.
+    /// A grace period costs a heavy fence (`membarrier`; not with QSBR).
     pub fn start_poll(&self) -> Cookie {
         let ticket = self.grace.start();
         // Opens it: else it would not begin before somebody polls.
@@ -338,14 +334,11 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// Reclaims what can be reclaimed without waiting. In a section of its own, the thread would lead a grace period for nothing.
+    /// Reclaims what can be reclaimed without waiting. In a section of its own, the thread opens a grace period, which it takes to its
+    /// end when it retires in a later one.
     #[cold]
     fn reclaim_soon(&self) {
-        if !Self::is_inside() {
-            self.backlog.soon(|| self.collect());
-        } else {
-            self.pressed.fetch_or(TOO_EARLY, Relaxed);
-        }
+        self.backlog.soon(|| self.collect());
     }
 
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
@@ -360,18 +353,18 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if !Self::is_inside() {
             self.throttle();
         } else if self.backlog.is_over_limit() {
-            self.pressed.fetch_or(TOO_MUCH, Relaxed);
+            self.pressed.store(1, Relaxed);
         }
     }
 
-    /// Whether a thread has retired something inside of a section that a thread outside should reclaim or wait for.
+    /// Whether a thread has retired too much inside of a section, so that a thread that can wait should.
     #[inline(always)]
     pub(super) fn is_pressed(&self) -> bool {
         self.pressed.load(Relaxed) != 0
     }
 
-    /// If a thread has retired inside of a section, and the calling thread is in none: reclaims what has waited for long enough, and
-    /// waits while there is too much garbage.
+    /// Waits while there is too much garbage, if a thread has retired it inside of a section, and the calling thread is in
+    /// no section.
     #[inline(always)]
     pub(crate) fn throttle_if_pressed(&self) {
         if self.is_pressed() {
@@ -379,17 +372,13 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         }
     }
 
-    /// The same, for a thread that has found that the domain is pressed.
+    /// Waits while there is too much garbage, if the calling thread is in no section.
     #[cold]
     pub(super) fn throttle_outside(&self) {
-        if Self::is_inside() {
-            return;
+        if !Self::is_inside() {
+            self.throttle();
+            self.pressed.store(0, Relaxed);
         }
-        if self.pressed.fetch_and(!TOO_EARLY, Relaxed) & TOO_EARLY != 0 {
-            self.backlog.soon(|| self.collect());
-        }
-        self.throttle();
-        self.pressed.fetch_and(!TOO_MUCH, Relaxed);
     }
 
     /// Waits while there is more garbage than the [`Limit`], for as long as

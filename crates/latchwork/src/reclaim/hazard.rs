@@ -238,7 +238,8 @@ impl HazardDomain<Native> {
 
 impl<M: Records, const FULL_FENCE: bool> HazardDomain<M, FULL_FENCE> {
     /// The largest number of objects that are garbage, if `threads` threads retire at the same time and all threads
-    /// together have `slots` hazard pointers: what has come in, what is being scanned, and what is protected.
+    /// together have `slots` hazard pointers: what has come in, what is being scanned, and what is protected. What a destructor
+    /// retires comes on top, until it has returned and its thread retires again.
     pub const fn bound(threads: u64, slots: u64) -> u64 {
         // A thread scans its list when a batch has come in. While another thread scans what it has taken from that list,
         // a further batch may come in; and one more on the shared stack, before the thread waits.
