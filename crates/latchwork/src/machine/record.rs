@@ -34,7 +34,8 @@ pub const TIME: u64 = !(STEP - 1);
 /// A grace period that does not end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The thread that is in the way, by the number that the operating system knows it by.
+    /// The thread that is in the way, by the number that the operating system knows it by. 0: no thread; the operating system refuses
+    /// `membarrier` (a seccomp filter that was installed after the first use), so that no grace period can end.
     pub thread: u32,
     /// For how many nanoseconds the grace period has been open. The section began before that.
     pub nanos: u64,

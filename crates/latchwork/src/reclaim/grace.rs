@@ -136,8 +136,17 @@ pub struct Grace<M: Machine, F> {
 enum Obstacle<M: Machine> {
     /// The owner of this record is in a section that began too early. A stall is to be told of now, or not.
     Reader(&'static Record<M>, Option<Stall>),
-    /// The operating system refuses the heavy fence.
-    Fence,
+    /// The operating system refuses the heavy fence. A stall is to be told of now, or not.
+    Fence(Option<Stall>),
+}
+
+impl<M: Machine> Obstacle<M> {
+    /// The stall that is to be told of now.
+    fn stall(self) -> Option<Stall> {
+        match self {
+            Obstacle::Reader(_, stall) | Obstacle::Fence(stall) => stall,
+        }
+    }
 }
 
 /// Whether the owner of this word is outside of any section, or in one that began at `target` or later.
@@ -205,9 +214,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
             // Twice: the grace period that is open may have been opened before the ticket was given out.
             let result = self.advance().and_then(|()| self.advance());
             drop(leading);
-            if let Err(Obstacle::Reader(_, Some(stall))) = result {
-                tell(&stall);
-            }
+            result.err().and_then(Obstacle::stall).inspect(tell);
         }
         self.is_over(ticket)
     }
@@ -260,14 +267,14 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             }
             let target = self.target.load(Relaxed);
             let left = match obstacle {
-                Obstacle::Reader(_, stall @ Some(_)) => {
-                    due = stall;
-                    break;
-                }
                 Obstacle::Reader(record, None) => {
                     M::spin_for(F::word(record), Relaxed, LOOKS, |word| has_reached(word, target)).is_some()
                 }
-                Obstacle::Fence => false,
+                Obstacle::Fence(None) => false,
+                stalled => {
+                    due = stalled.stall();
+                    break;
+                }
             };
             if !left {
                 rest.take::<M>(self.is_hurried());
@@ -307,7 +314,7 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             if F::FULL_FENCES {
                 M::full_fence();
             } else if !M::heavy_fence() {
-                return Err(Obstacle::Fence);
+                return Err(Obstacle::Fence(self.refused(covers)));
             }
             self.open.begin();
             self.at.store(record::groups::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
@@ -322,6 +329,17 @@ impl<M: Records, F: Stamps> Grace<M, F> {
         self.completed.store(self.covers.load(Relaxed), Release);
         self.target.store(0, Relaxed);
         Ok(())
+    }
+
+    /// The operating system has refused the heavy fence for the tickets up to this one. Returns the stall, if it is to be told of.
+    #[cold]
+    fn refused(&self, covers: u64) -> Option<Stall> {
+        if self.covers.load(Relaxed) == self.completed.load(Relaxed) {
+            // For the first time since a grace period has ended.
+            self.covers.store(covers, Relaxed);
+            self.open.begin();
+        }
+        self.open.is_due().then(|| Stall { thread: 0, nanos: self.open.nanos(), origin: None })
     }
 
     /// Whether the first thread of a group vouches for all of the group, now or within a few looks.
@@ -436,6 +454,33 @@ mod tests {
                 waits
             })
         }));
+    }
+
+    /// Where a filter refuses `membarrier` after the first grace period, none ends any more. That is told of, with no thread.
+    #[test]
+    fn a_refused_fence_is_told_of() {
+        use super::super::rcu::RcuDomain;
+        use crate::machine::alone::refuse;
+        use std::sync::Mutex;
+        use std::vec::Vec;
+        static TOLD: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+        let domain = &RcuDomain::<Native>::new_in();
+        domain.synchronize();
+        domain.set_stall_nanos(1_000_000);
+        domain.on_stall(|stall| TOLD.lock().unwrap().push(*stall));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                refuse(libc::SYS_membarrier, None);
+                let cookie = domain.start_poll();
+                while TOLD.lock().unwrap().len() < 2 {
+                    assert!(!domain.poll(cookie));
+                    thread::yield_now();
+                }
+            });
+        });
+        domain.synchronize();
+        let told = TOLD.lock().unwrap();
+        assert!(told.iter().all(|stall| stall.thread == 0 && stall.nanos >= 1_000_000), "{told:?}");
     }
 
     /// Times wrap around: a reader that began before is still in the way, and one that began after is not.

@@ -21,7 +21,7 @@
 //! process execute a full fence. A thread that does not run has executed one at its context switch. Together the two order as
 //! two full fences do, and the reader executes none. Without `membarrier`, readers execute a full fence in place of the light
 //! one, and so does the leader in place of the heavy one. If the kernel refuses `membarrier` later, no grace period ends and
-//! nothing is reclaimed; a thread that waits for one waits for ever, and no stall is told of.
+//! nothing is reclaimed; a thread that waits for one waits for ever, and `on_stall` is told of it.
 //!
 //! | file | what it does |
 //! |---|---|

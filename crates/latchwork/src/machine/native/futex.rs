@@ -93,6 +93,7 @@ pub(super) fn requeue(from: *const AtomicU32, expected: u32, to: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::alone::refuse;
     use core::sync::atomic::Ordering;
 
     #[test]
@@ -134,31 +135,6 @@ mod tests {
         assert_eq!(wake(&TO, 1), 0);
     }
 
-    /// Refuses the calling thread, and no other, to requeue: `futex` with `FUTEX_CMP_REQUEUE` fails with EPERM.
-    fn refuse_requeue() {
-        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-        const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-        let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-        // Where `struct seccomp_data` has the number of the call, and the lower half of its second argument.
-        let (number, operation) = (0, 16 + 8);
-        let refused = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG) as u32;
-        let mut program = [
-            step(LOAD, number, 0, 0),
-            step(JUMP_IF_EQUAL, libc::SYS_futex as u32, 0, 3),
-            step(LOAD, operation, 0, 0),
-            step(JUMP_IF_EQUAL, refused, 0, 1),
-            step(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
-            step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
-        ];
-        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: the program is valid for the calls.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
-        }
-    }
-
     #[test]
     fn a_sleeper_that_cannot_be_moved_is_woken() {
         static FROM: AtomicU32 = AtomicU32::new(0);
@@ -171,10 +147,11 @@ mod tests {
             why
         });
         std::thread::spawn(|| {
-            refuse_requeue();
+            let requeue = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG) as u32;
+            refuse(libc::SYS_futex, Some(requeue));
             // The sleeper may not sleep yet. It is alone, so one that was moved stays asleep until its deadline.
             while AWAKE.load(Ordering::Acquire) == 0 {
-                requeue(&FROM, 0, &TO);
+                super::requeue(&FROM, 0, &TO);
                 std::thread::yield_now();
             }
         })

@@ -72,10 +72,16 @@ unsafe impl Records for Native {
         let mut line = Line { text: [0; 400], length: 0 };
         let Stall { thread, nanos, origin } = stall;
         let (pid, seconds) = (process(), nanos / 1_000_000_000);
-        let _ = write!(
-            line,
-            "latchwork: process {pid}, thread {thread} has held up a grace period for {seconds} s"
-        );
+        let _ = match thread {
+            0 => write!(
+                line,
+                "latchwork: process {pid}: a grace period has not begun for {seconds} s, because membarrier is refused"
+            ),
+            _ => write!(
+                line,
+                "latchwork: process {pid}, thread {thread} has held up a grace period for {seconds} s"
+            ),
+        };
         let _ = origin.map_or(Ok(()), |origin| write!(line, ", in a section that began at {origin}"));
         let _ = line.write_char('\n');
         // SAFETY: the buffer is valid for its length.
