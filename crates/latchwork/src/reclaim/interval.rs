@@ -46,6 +46,7 @@
 //! A thread that retires waits for nobody.
 
 use super::backlog::{Backlog, Steal, to_the_end};
+use super::due::Due;
 use super::garbage::{Garbage, Limit};
 use super::hazard::free_slots;
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -242,7 +243,11 @@ impl<M: Records, const SHIFT: u32> IntervalDomain<M, SHIFT> {
     /// Adds an object whose header is filled in.
     #[inline(always)]
     fn retire_prepared(&self, header: *mut Header) {
-        self.backlog.reclaim_if(self.backlog.push(header, 1 << 31), || self.reclaim());
+        match self.backlog.push(header, 1 << 31) {
+            Due::No => {}
+            Due::Soon => self.backlog.soon(|| self.look_around(|_| true)),
+            Due::Full => self.reclaim(),
+        }
     }
 
     #[cold]

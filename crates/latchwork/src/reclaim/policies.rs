@@ -445,6 +445,39 @@ fn few_objects_are_reclaimed_at_once() {
     });
 }
 
+/// What a stalled reader has held up is reclaimed by a few objects that are retired after the reader has gone, where each look at
+/// all intervals costs more than that.
+#[test]
+fn what_a_stalled_reader_held_up_is_reclaimed_soon() {
+    alone("reclaim::policies::what_a_stalled_reader_held_up_is_reclaimed_soon", || {
+        let domain = &interval::IntervalDomain::<Native>::new_in();
+        let dropped = &Arc::new(AtomicUsize::new(0));
+        // SAFETY: no other thread has it.
+        let retire = |object| unsafe { domain.retire(object) };
+        let objects: Vec<_> = (0..5000).map(|_| AtomicPtr::new(counting(dropped))).collect();
+        let (inside, leave) = (&Barrier::new(2), &Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let reader = domain.reader();
+                let guard = reader.enter();
+                assert!(!guard.protect(0, &objects[0]).is_null());
+                inside.wait();
+                leave.wait();
+            });
+            inside.wait();
+            objects.iter().for_each(|object| retire(object.load(Relaxed)));
+            assert_eq!(dropped.load(Relaxed), 0, "the reader may have them");
+            leave.wait();
+        });
+        let soon = (1..=100).find(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(11));
+            retire(counting(dropped));
+            dropped.load(Relaxed) >= 5000
+        });
+        assert!(soon.is_some(), "{:?}", domain.garbage());
+    });
+}
+
 /// A limit on bytes holds for large objects, of which few make a batch.
 #[test]
 fn large_objects_fill_a_batch_by_their_bytes() {

@@ -238,7 +238,7 @@ fn program() -> &'static [u8] {
     // SAFETY: there is room for so many bytes, in pages that stay mapped.
     unsafe {
         let length = memory::quietly(|| {
-            libc::readlink(c"/proc/self/exe".as_ptr(), path.cast(), libc::PATH_MAX as usize)
+            libc::readlink(c"/proc/thread-self/exe".as_ptr(), path.cast(), libc::PATH_MAX as usize)
         });
         core::slice::from_raw_parts(path, usize::try_from(length).unwrap_or(0))
     }

@@ -34,7 +34,7 @@ pub(crate) fn forget() {
 pub(crate) fn is_shared(address: usize) -> bool {
     if COUNT.load(Relaxed) == UNREAD {
         let mut count = 0;
-        each_shared(c"/proc/self/maps", |start, end| {
+        each_shared(c"/proc/thread-self/maps", |start, end| {
             if let Some([first, last]) = RANGES.get(count) {
                 first.store(start, Relaxed);
                 last.store(end, Relaxed);

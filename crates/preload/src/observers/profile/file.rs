@@ -329,9 +329,9 @@ fn describe(base: *mut u8, about: &About) {
         (*header).rwlock = text(about.rwlock);
         let buffer = &mut *BUFFER.0.get();
         let length =
-            libc::readlink(c"/proc/self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()).max(0);
+            libc::readlink(c"/proc/thread-self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()).max(0);
         (*header).executable = text(&buffer[..length as usize]);
-        let file = kernel::open(c"/proc/self/cmdline".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
+        let file = kernel::open(c"/proc/thread-self/cmdline".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
         if file >= 0 {
             let length = kernel::read(file, buffer);
             kernel::close(file);

@@ -197,7 +197,7 @@ fn describe(base: *mut u8, about: &About) {
         copy(&mut (*header).rwlock, about.rwlock);
         let path = &raw mut (*header).executable;
         // The last byte stays zero.
-        libc::readlink(c"/proc/self/exe".as_ptr(), path.cast(), size_of_val(&*path) - 1);
+        libc::readlink(c"/proc/thread-self/exe".as_ptr(), path.cast(), size_of_val(&*path) - 1);
         (*header).magic.store(MAGIC, Release);
     }
 }
