@@ -94,8 +94,10 @@ macro_rules! thread_local_bytes {
 
         #[allow(dead_code, reason = "not every user of the macro needs every function")]
         impl $local {
-            /// Its mangled name tells copies of the crate apart.
+            /// Its mangled name tells copies of the crate apart. Never inlined: or else a crate that uses a word would have one of
+            /// its own, which the linker's optimisations give another name.
             #[cfg(target_arch = "x86_64")]
+            #[inline(never)]
             fn copy() {}
 
             /// Where the calling thread has its own.
