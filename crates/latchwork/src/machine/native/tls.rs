@@ -6,7 +6,7 @@
 //! [`thread_local_bytes!`] and [`thread_local_word!`] define and address the words in assembly. Elsewhere they use
 //! `std::thread_local!`.
 //!
-//! The symbol of a word ends in the mangled name of a function of the same copy of the crate, which contains a hash of where the copy
+//! The symbol of a word ends in the mangled name of a static of the same copy of the crate, which contains a hash of where the copy
 //! comes from. A program may have two copies, of two versions or from two sources. Each has records and tables of its own, so that a
 //! thread needs words of its own for each.
 
@@ -71,6 +71,12 @@ macro_rules! thread_local_bytes {
         $(#[$attribute])*
         $visibility enum $local {}
 
+        /// Its mangled name tells copies of the crate apart. A function would not do: a crate that uses a word may have an instance
+        /// of its own, and functions that do the same are merged.
+        #[cfg(target_arch = "x86_64")]
+        #[allow(non_upper_case_globals, reason = "it has the name of the type")]
+        static $local: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
+
         const _: () = {
             const fn zero_bytes_are_a_value<T: $crate::machine::native::tls::Zero>() {}
             zero_bytes_are_a_value::<$contents>();
@@ -89,17 +95,11 @@ macro_rules! thread_local_bytes {
             ".zero {size}",
             ".popsection",
             size = const size_of::<$contents>(),
-            copy = sym $local::copy,
+            copy = sym $local,
         );
 
         #[allow(dead_code, reason = "not every user of the macro needs every function")]
         impl $local {
-            /// Its mangled name tells copies of the crate apart. Never inlined: or else a crate that uses a word would have one of
-            /// its own, which the linker's optimisations give another name.
-            #[cfg(target_arch = "x86_64")]
-            #[inline(never)]
-            fn copy() {}
-
             /// Where the calling thread has its own.
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
@@ -111,7 +111,7 @@ macro_rules! thread_local_bytes {
                         concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                         "add {0}, qword ptr fs:[0]",
                         out(reg) address,
-                        copy = sym Self::copy,
+                        copy = sym $local,
                         options(nostack, pure, readonly),
                     );
                 }
@@ -140,7 +140,7 @@ macro_rules! thread_local_bytes {
                     core::arch::asm!(
                         concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                         out(reg) offset,
-                        copy = sym Self::copy,
+                        copy = sym $local,
                         options(nostack, pure, readonly, preserves_flags),
                     );
                 }
@@ -176,7 +176,7 @@ macro_rules! thread_local_word {
                             concat!("mov {0}, qword ptr [rip + ", $crate::thread_local_symbol!($name), "@GOTTPOFF]"),
                             "mov {0}, qword ptr fs:[{0}]",
                             out(reg) contents,
-                            copy = sym Self::copy,
+                            copy = sym $local,
                             options(nostack, readonly, preserves_flags),
                         );
                     }
@@ -200,7 +200,7 @@ macro_rules! thread_local_word {
                         "mov qword ptr fs:[{0}], {1}",
                         out(reg) _,
                         in(reg) contents,
-                        copy = sym Self::copy,
+                        copy = sym $local,
                         options(nostack, preserves_flags),
                     );
                 }
