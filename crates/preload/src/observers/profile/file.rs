@@ -329,7 +329,8 @@ fn describe(base: *mut u8, about: &About) {
         (*header).rwlock = text(about.rwlock);
         let buffer = &mut *BUFFER.0.get();
         let length =
-            libc::readlink(c"/proc/thread-self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()).max(0);
+            libc::readlink(c"/proc/thread-self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+                .max(0);
         (*header).executable = text(&buffer[..length as usize]);
         let file = kernel::open(c"/proc/thread-self/cmdline".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
         if file >= 0 {
