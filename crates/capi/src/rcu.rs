@@ -313,6 +313,12 @@ extern "C" fn lw_rcu_default_domain() -> *const Domain<Native, General> {
     once(General::default_domain())
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_ordered_domain() -> *const Domain<Native, General> {
+    static DOMAIN: AtomicPtr<Domain<Native, General>> = AtomicPtr::new(null_mut());
+    once(&DOMAIN)
+}
+
 /// Waits for a grace period of the general flavour.
 fn synchronize(wait: impl FnOnce(&Domain<Native, General>)) {
     assert!(

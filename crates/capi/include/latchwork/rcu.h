@@ -150,6 +150,9 @@ lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
 lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((const));
+/* A second domain of the whole process, for objects that are retired by lw_rcu_call_ordered only: that of rcu_default_domain() in
+ * latchwork/rcu. */
+lw_rcu_domain *lw_rcu_ordered_domain(void) LW_NOEXCEPT __attribute__((const));
 
 /* The same for epochs. */
 void lw_epoch_call(lw_epoch_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;

@@ -21,6 +21,7 @@ static bool mistake(char number) {
 #endif
 #include "latchwork/hazard_pointer"
 #include "latchwork/rcu"
+#include "latchwork/rcu_ptr.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -314,8 +315,8 @@ static void rcu_general() {
         object->retire();
         lw::rcu_synchronize();
         reader later;
-        lw_rcu_collect(nullptr);
-        lw_rcu_collect(nullptr);
+        lw_rcu_collect(lw_rcu_ordered_domain());
+        lw_rcu_collect(lw_rcu_ordered_domain());
         later.end();
         lw::rcu_barrier();
         CHECK(node::alive == 0);
@@ -705,7 +706,7 @@ static void rcu_functions() {
         static long plain;
         for (int i = 0; i < 50; i++) {
             std::thread([] { lw::rcu_retire(&plain, [](long *p) { ++*p; }); }).join();
-            std::thread collector([] { lw_rcu_collect(nullptr); });
+            std::thread collector([] { lw_rcu_collect(lw_rcu_ordered_domain()); });
             lw::rcu_barrier();
             CHECK(plain == i + 1);
             collector.join();
@@ -742,6 +743,13 @@ static void rcu_functions() {
             younger.end();
         }
     });
+    clause(45, "nor does it wait for what other interfaces of the library retire", [] {
+        lw::rcu_ptr<int> value(1);
+        value.store(2);
+        CHECK(lw_rcu_retire(nullptr, new int(3), [](void *old) { delete static_cast<int *>(old); }) == 0);
+        const region r(domain);
+        lw::rcu_barrier();
+    });
     clause(45, "so do barriers in several regions, beside a barrier outside that waits for the regions", [] {
         for (int round = 0; round < 20; round++) {
             (new node)->retire();
@@ -772,7 +780,7 @@ static void rcu_functions() {
             const region r(domain);
             (new node(2))->retire();
             // It cannot return before both regions are closed, and reclaims nothing meanwhile.
-            lw_rcu_collect(nullptr);
+            lw_rcu_collect(lw_rcu_ordered_domain());
         });
         other.join();
         std::atomic<bool> returned{false};
@@ -782,7 +790,7 @@ static void rcu_functions() {
         });
         for (int i = 0; i < 20; i++) {
             const region nested(domain);
-            lw_rcu_collect(nullptr);
+            lw_rcu_collect(lw_rcu_ordered_domain());
             CHECK(mine->value == 1 && !returned);
             std::this_thread::yield();
         }

@@ -104,6 +104,17 @@ pub(crate) fn wipe_in_children(pages: *mut c_void, bytes: usize) {
     unsafe { syscall(libc::SYS_madvise, pages, bytes, libc::MADV_WIPEONFORK) };
 }
 
+/// Has the kernel take these pages of private memory back: they are zero when they are next used. `false`: it refuses, and they are
+/// as they were.
+///
+/// # Safety
+///
+/// The pages are mapped without a file, and nothing else uses them meanwhile.
+pub(crate) unsafe fn empty(pages: *mut c_void, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_madvise, pages, bytes, libc::MADV_DONTNEED) == 0 }
+}
+
 /// Asks the kernel for pages of a mapping. Their contents stay as they are. `false`: the kernel refuses.
 pub(crate) fn populate(pages: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the kernel adds pages to a mapping, changes no contents, and refuses addresses that are not mapped.

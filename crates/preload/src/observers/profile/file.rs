@@ -73,7 +73,7 @@ const OFFSETS: [usize; SECTIONS + 1] = {
     offsets
 };
 
-/// How much of a section the kernel is asked for at once.
+/// How much of a section the kernel is asked for at once. It is one page the first time: many forked children need no more.
 const STEP: usize = 64 << 10;
 
 /// The mapping; null while nothing is recorded.
@@ -145,7 +145,7 @@ fn back(section: usize, end: usize) -> bool {
 #[cold]
 fn back_more(section: usize, backed: usize, end: usize) -> bool {
     let length = OFFSETS[section + 1] - OFFSETS[section];
-    let end = end.next_multiple_of(STEP).min(length);
+    let end = end.next_multiple_of(if backed == 0 { PAGE } else { STEP }).min(length);
     let base = BASE.load(Relaxed);
     // The range lies in the section, which lies in the mapping.
     let start = base.wrapping_add(OFFSETS[section] + backed);
