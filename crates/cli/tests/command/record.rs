@@ -4,7 +4,7 @@ use crate::COMMAND;
 use crate::common::{compile, output, scratch, stderr, stdout};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
-use latchwork_recording::trace_file::{NO_THREAD, Trace};
+use latchwork_recording::trace_file::{NO_THREAD, Thread, Trace};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -469,6 +469,50 @@ fn what_there_is_no_room_for_is_counted() {
     assert!(thread.dropped >= 134_464 && thread.events <= 65_536, "{thread:?}");
     assert!(thread.events + thread.dropped >= 200_000, "{thread:?}");
     assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
+}
+
+/// Each call of a thread that gets no room at all counts.
+#[test]
+fn threads_without_room_drop_all_that_they_do() {
+    let directory = scratch("record-full");
+    let source = r#"
+        #include <pthread.h>
+        #include <unistd.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static void *worker(void *unused) {
+            for (int i = 0; i < 400; i++) {
+                pthread_mutex_lock(&lock);
+                pthread_mutex_unlock(&lock);
+            }
+            return unused;
+        }
+        int main(void) {
+            pthread_t threads[100];
+            pthread_mutex_lock(&lock);
+            pthread_mutex_unlock(&lock);
+            usleep(PAUSE);
+            for (int i = 0; i < 100; i++)
+                pthread_create(&threads[i], 0, worker, 0);
+            for (int i = 0; i < 100; i++)
+                pthread_join(threads[i], 0);
+            return 0;
+        }
+        "#;
+    let program = compile(&directory, "many", source, &["-pthread", "-DPAUSE=0"]);
+    // A MiB has room for 64 threads.
+    let (trace, output) = record(&directory, &["--size", "1"], &program);
+    let about = &trace.about;
+    assert!(about.threads.len() <= 64, "{}", about.threads.len());
+    let sum = |count: fn(&Thread) -> u64| about.threads.iter().map(count).sum::<u64>();
+    let (kept, dropped) = (sum(|thread| thread.events), sum(|thread| thread.dropped) + about.unknown);
+    // Some of the recorder's own events may be dropped, too.
+    let all = 100 * 800 + 202;
+    assert!((all..all + 1000).contains(&(kept + dropped)), "{kept} kept, {dropped} dropped");
+    assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
+    // What they do outside of the time that is recorded does not count.
+    let program = compile(&directory, "late", source, &["-pthread", "-DPAUSE=600000"]);
+    let (trace, _) = record(&directory, &["--size", "1", "--seconds", "0.5"], &program);
+    assert_eq!(trace.about.unknown, 0);
 }
 
 #[test]
