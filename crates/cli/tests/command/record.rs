@@ -551,6 +551,40 @@ fn a_forked_child_has_a_trace_of_its_own() {
     }
 }
 
+/// `--delay` and `--seconds` count from the start of each process, also of one that is forked when its parent's time is over.
+#[test]
+fn a_forked_child_has_a_window_of_its_own() {
+    let source = r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
+        static void pair(pthread_mutex_t *lock) {
+            pthread_mutex_lock(lock);
+            pthread_mutex_unlock(lock);
+        }
+        int main(void) {
+            usleep(600000);
+            int child = fork();
+            if (child == 0) {
+                pair(&early);
+                usleep(600000);
+                pair(&late);
+                return 0;
+            }
+            waitpid(child, 0, 0);
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-fork-window");
+    let program = compile(&directory, "forks", source, &["-pthread"]);
+    for (option, recorded) in [("--seconds", "early"), ("--delay", "late")] {
+        let (trace, output) = record(&directory, &[option, "0.5"], &program);
+        let found: Vec<_> = counts(&trace).into_keys().filter(|(_, op)| *op == op::ACQUIRE).collect();
+        assert_eq!(found, [(recorded, op::ACQUIRE)], "{option}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn what_cannot_be_recorded_is_refused() {
     let directory = scratch("record-refused");

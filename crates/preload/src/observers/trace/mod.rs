@@ -89,6 +89,8 @@ pub(crate) fn install(
 
 /// Milliseconds until events are written, and for which they are.
 static WINDOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The rate of the recorder's clock.
+static TICKS_PER_MS: AtomicU64 = AtomicU64::new(0);
 
 fn number(text: &[u8]) -> u64 {
     text.iter()
@@ -131,7 +133,14 @@ pub(crate) fn begin() {
     // If the thread gets no stream: the calls above are not the program's.
     header.unknown.store(0, Relaxed);
     let per_ms = stream::ticks_per_ms(Moment { ticks: header.started_ticks, nanos: header.started });
-    stream::set_window(per_ms, WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
+    TICKS_PER_MS.store(per_ms, Relaxed);
+    open_window();
+}
+
+/// The process begins.
+fn open_window() {
+    let [per_ms, delay, length] = [&TICKS_PER_MS, &WINDOW[0], &WINDOW[1]].map(|word| word.load(Relaxed));
+    stream::set_window(per_ms, delay, length);
 }
 
 /// What [`begin`] has measured.
@@ -167,6 +176,7 @@ pub(crate) fn after_fork() {
             for (cost, value) in COSTS.into_iter().zip(costs) {
                 cost(header).store(value, Relaxed);
             }
+            open_window();
         }
         // The layer only passes the calls on.
         Err(why) => losses::report(parent.as_ref(), "trace", file::directory(), why),
