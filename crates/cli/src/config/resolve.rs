@@ -35,7 +35,8 @@ pub const DEPTH: usize = 6;
 struct Today {
     /// Its number in the value; it has one once a rule has named it.
     number: Option<usize>,
-    path: PathBuf,
+    /// As the file names it, and without symbolic links.
+    paths: [PathBuf; 2],
     elf: Elf,
     is_same: bool,
 }
@@ -45,8 +46,8 @@ impl Config {
     pub fn resolve(&self, program: &Path) -> Result<Resolved, String> {
         let mut resolver = Resolver { notes: self.other_machine(), ..Resolver::default() };
         for (name, module) in &self.module {
-            let path = if is_moved(module, program) { program } else { &module.path };
-            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let named = if is_moved(module, program) { program } else { &module.path };
+            let path = named.canonicalize().unwrap_or_else(|_| named.to_owned());
             match Elf::open(&path) {
                 Err(why) => resolver.notes.push(format!("{}: {why}; no rule for it fits", path.display())),
                 Ok(elf) => {
@@ -57,7 +58,10 @@ impl Config {
                             path.display()
                         ));
                     }
-                    resolver.modules.insert(name.clone(), Today { number: None, path, elf, is_same });
+                    resolver.modules.insert(
+                        name.clone(),
+                        Today { number: None, paths: [named.to_owned(), path], elf, is_same },
+                    );
                 }
             }
         }
@@ -190,7 +194,8 @@ impl Resolver {
         let number = *module.number.get_or_insert_with(|| {
             self.names.push(match module.elf.id.strip_prefix(HASH) {
                 None => format!("B{}", module.elf.id),
-                Some(_) => format!("P{}", written(&module.path)),
+                // The program's path has no symbolic links; that of a library has those that it was loaded through.
+                Some(_) => format!("P{}", module.paths.each_ref().map(|path| written(path)).join(" ")),
             });
             self.names.len() - 1
         });

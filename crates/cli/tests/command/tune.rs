@@ -95,6 +95,32 @@ fn a_file_gives_each_lock_its_own() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A library without build id is known by its path, which is a symbolic link for most libraries.
+#[test]
+fn a_library_may_be_loaded_through_a_link() {
+    let directory = scratch("tune-link");
+    let source = "#include <pthread.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        void pair(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }";
+    let flags = ["-shared", "-fPIC", "-pthread", "-Wl,--build-id=none,-soname,libpair.so.1"];
+    compile(&directory, "libpair.so.1.0", source, &flags);
+    let link = directory.join("libpair.so.1");
+    std::os::unix::fs::symlink("libpair.so.1.0", &link).unwrap();
+    let linker = [link.to_str().unwrap(), &format!("-Wl,-rpath,{}", directory.display())];
+    let source = "void pair(void); int main(void) { pair(); return 0; }";
+    let program = compile(&directory, "linked", source, &linker);
+    let config = file(&directory, &link, "00", "");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("slow 0x1 slow", "slow 0x1 lock")).unwrap();
+    let statistics = directory.join("statistics.json");
+    let words = ["run", "--config", &config, "--stats-json", statistics.to_str().unwrap(), "--"];
+    let output = output(&[&words[..], &[program.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
+    assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1}), "{found}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_file_that_cannot_be_used_is_refused_before_anything_runs() {
     let directory = scratch("tune-refused");
