@@ -8,7 +8,7 @@ use std::path::Path;
 /// A file of the program, as it is today.
 #[derive(Debug, Default)]
 pub struct Elf {
-    /// The build id in hex, or a hash of the content.
+    /// The build id in hex ([`BUILD_ID`] bytes of it at most), or a hash of the content.
     pub id: String,
     /// By address.
     symbols: Vec<Symbol>,
@@ -22,6 +22,9 @@ struct Symbol {
     size: u64,
 }
 
+/// The most bytes of a build id that the preload library looks at.
+const BUILD_ID: usize = 32;
+
 /// What begins the identity of a file without a build id.
 pub const HASH: &str = "hash-";
 
@@ -31,7 +34,7 @@ impl Elf {
         let content = fs::read(path).map_err(|error| error.to_string())?;
         let file = object::File::parse(&*content).map_err(|error| error.to_string())?;
         let id = match file.build_id() {
-            Ok(Some(id)) => hex(id),
+            Ok(Some(id)) => hex(id.get(..BUILD_ID).unwrap_or(id)),
             _ => format!("{HASH}{:016x}", fnv1a(&content)),
         };
         let mut elf = Self { id, ..Self::default() };

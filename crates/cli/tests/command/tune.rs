@@ -95,6 +95,30 @@ fn a_file_gives_each_lock_its_own() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Of a build id with more than 32 bytes the first 32 count.
+#[test]
+fn a_build_id_may_be_long() {
+    let directory = scratch("tune-long-id");
+    let source = "#include <pthread.h>
+        static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER;
+        int main(void) { pthread_mutex_lock(&slow); return pthread_mutex_unlock(&slow); }";
+    let id = format!("-Wl,--build-id=0x{}", "ab".repeat(40));
+    let program = compile(&directory, "long", source, &["-pthread", &id]);
+    let statistics = directory.join("statistics.json");
+    let start = |build_id: &str| {
+        let config = file(&directory, &program, build_id, "");
+        let words = ["run", "--config", &config, "--stats-json", statistics.to_str().unwrap(), "--"];
+        let output = output(&[&words[..], &[program.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(start("00").contains("was rebuilt since"));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
+    assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1}), "{found}");
+    assert_eq!(start(&"ab".repeat(32)), "");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// A library without build id is known by its path, which is a symbolic link for most libraries.
 #[test]
 fn a_library_may_be_loaded_through_a_link() {
