@@ -31,6 +31,10 @@ pub const HASH: &str = "hash-";
 impl Elf {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, String> {
+        // A device may have no end, and a pipe no writer.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err("it is not a regular file".into());
+        }
         let content = fs::read(path).map_err(|error| error.to_string())?;
         let file = object::File::parse(&*content).map_err(|error| error.to_string())?;
         let id = match file.build_id() {
@@ -74,7 +78,7 @@ impl Elf {
     /// The addresses of a symbol: the first, and the first behind it.
     pub fn span(&self, name: &str) -> Option<(u64, u64)> {
         let symbol = &self.symbols[*self.by_name.get(name)?];
-        Some((symbol.start, symbol.start + symbol.size))
+        Some((symbol.start, symbol.start.checked_add(symbol.size)?))
     }
 }
 

@@ -180,15 +180,16 @@ impl Resolver {
     fn span(&mut self, place: &Place, is_static: bool) -> Option<String> {
         let module = self.modules.get_mut(&place.module)?;
         let (start, end) = if module.is_same {
-            (place.address, place.address + 1)
+            (place.address, place.address.checked_add(1)?)
         } else {
             let (name, offset) = place.symbol.as_ref()?;
             let (start, end) = module.elf.span(name)?;
-            match is_static {
+            if is_static {
+                let object = start.checked_add(*offset).filter(|object| *object < end)?;
+                (object, object + 1)
+            } else {
                 // The call may be anywhere in the function now.
-                false => (start, end),
-                true if start + offset < end => (start + offset, start + offset + 1),
-                true => return None,
+                (start, end)
             }
         };
         let number = *module.number.get_or_insert_with(|| {
@@ -256,6 +257,22 @@ mod tests {
         assert!(rebuilt.locks.unwrap().ends_with(&format!(";m<mcs 0:{start:x}-{end:x}")));
         assert_eq!(rebuilt.notes.len(), 3, "{:?}", rebuilt.notes);
         assert!(rebuilt.notes[0].contains("was rebuilt") && rebuilt.notes[1].contains("fits nothing"));
+
+        // No object lies before its symbol.
+        let mut before = config("00", GLIBC, &["own 0x12 main+0xffffffffffffffff"]);
+        let entry = &mut before.lock[0];
+        entry.objects = entry.from.remove(0);
+        assert_eq!(before.resolve(&program).unwrap().unfit, [0]);
+        let last = config(&elf.id, GLIBC, &["own 0xffffffffffffffff"]);
+        assert_eq!(last.resolve(&program).unwrap().unfit, [0]);
+    }
+
+    #[test]
+    fn a_module_that_is_no_file_is_not_read() {
+        let mut config = config("00", GLIBC, &["own 0x1 main"]);
+        config.module.get_mut("own").unwrap().path = "/dev/zero".into();
+        let resolved = config.resolve(&std::env::current_exe().unwrap()).unwrap();
+        assert!(resolved.notes[0].contains("not a regular file"), "{:?}", resolved.notes);
     }
 
     #[test]
