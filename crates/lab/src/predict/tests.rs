@@ -359,6 +359,15 @@ fn time_that_the_recorder_cannot_see_is_refused_or_mentioned() {
     assert!(check.refusals[0].contains("no acquisition"), "{check:#?}");
 }
 
+/// The process was stopped in one of its unlocks: the simulation is not made so much longer.
+#[test]
+fn a_call_of_minutes_makes_no_long_simulation() {
+    let mut trace = one_lock(4, 10_000, 90_000, 0);
+    trace.steps[0][101].wait = 653_000_000_000;
+    assert_eq!(trace.steps[0][101].op, op::RELEASE);
+    near(run(&trace, "mcs", 4, None).throughput, 4.0 * 1e9 / 100_000.0, 0.2);
+}
+
 #[test]
 fn roles_keep_their_proportions() {
     let mut trace = one_lock(4, 1_000, 9_000, 0);
