@@ -117,6 +117,19 @@ fn a_file_that_is_not_there_is_named() {
     assert!(said.starts_with("latchwork-lab: /no/such/trace.lw: No such file"), "{said}");
 }
 
+#[test]
+fn more_threads_than_can_be_simulated_are_refused() {
+    let directory = scratch("predict-threads");
+    write_threads(&directory.join("trace.lw"), 1_100, 0);
+    let mut command = Command::new(COMMAND);
+    command.current_dir(&directory).args(["predict", "trace.lw", "--machine", "1x4", "--threads", "2"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let wanted = "1100 threads ran at the same time, and at most 1024 can be simulated: record with fewer";
+    assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// The first signal ends it, also in the middle of long simulations.
 #[test]
 fn a_signal_ends_simulations_that_run() {
