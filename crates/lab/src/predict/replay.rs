@@ -8,7 +8,7 @@ use latchwork::machine::{Deadline, Machine, Word};
 use latchwork_recording::edges::Meaning;
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::Step;
-use latchwork_sim::{Arbitration, Options, Placement, Profile, Sim, now, run, work};
+use latchwork_sim::{Arbitration, Error, Options, Placement, Profile, Sim, now, run, work};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -85,6 +85,8 @@ pub struct Outcome {
     pub sleeping: f64,
     /// From some moment on every thread waited for a signal of another one.
     pub stands_still: bool,
+    /// From some moment on threads waited for locks that others of them held.
+    pub deadlocked: bool,
     /// For each class: acquisitions a second, the share of the threads' time spent waiting, and the share of the time in which
     /// its busiest lock is held alone.
     pub classes: Vec<(f64, f64, f64)>,
@@ -158,7 +160,12 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
         limit_ns,
         ..Options::default()
     };
-    run(&how.profile, &options, bodies).map_err(|error| error.to_string())?;
+    let deadlocked = match run(&how.profile, &options, bodies) {
+        Ok(_) => false,
+        // Waiters that wake up now and then find the time over in place of a deadlock.
+        Err(Error::Deadlock { .. } | Error::TimeLimit { .. }) => true,
+        Err(error) => return Err(error.to_string()),
+    };
     let counts = counts.into_inner();
     let (warm_up, end) = (time.warm_up.get(), time.end.get());
     let nanos = (end - warm_up).max(1) as f64;
@@ -175,6 +182,7 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
         waiting: share(counts.waited.iter().sum()),
         sleeping: share(counts.slept),
         // A thread that was woken shortly before the end may not have run any more.
+        deadlocked,
         stands_still: counts.stuck.0 == threads && counts.stuck.1 < end - (end - warm_up) / 8,
         classes: (0..load.classes.len())
             .map(|class| (per_second(counts.acquisitions[class]), share(counts.waited[class]), held(class)))

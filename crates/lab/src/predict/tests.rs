@@ -395,6 +395,27 @@ fn a_call_of_minutes_makes_no_long_simulation() {
     near(run(&trace, "mcs", 4, None).throughput, 4.0 * 1e9 / 100_000.0, 0.2);
 }
 
+/// Threads that take two locks in one order, and later in the other one. The program keeps these times apart, and the replay does not.
+#[test]
+fn locks_in_different_orders_are_refused() {
+    let mut trace = one_lock(2, 1_000, 1_000, 0);
+    trace.about.objects.push(0);
+    let step = |op, object| Step { op, object, cpu: 1_000, off: 0, wait: 0 };
+    let nested = |outer, inner| {
+        let steps = [(op::ACQUIRE, outer), (op::ACQUIRE, inner), (op::RELEASE, inner), (op::RELEASE, outer)];
+        steps.map(|(op, object)| step(op, object)).repeat(500)
+    };
+    for lock in ["mcs", "glibc", "shfl"] {
+        trace.steps = vec![[nested(0, 1), nested(1, 0)].concat(); 2];
+        trace.about.mutex = lock.into();
+        let (text, json) = report(&trace, &plan(&trace, &[], &[]));
+        assert_eq!(json["refused"], true, "{lock}: {text}");
+        assert!(text.contains("in different orders at different times"), "{lock}: {text}");
+        trace.steps = vec![nested(0, 1); 2];
+        assert!(!run(&trace, lock, 4, None).deadlocked, "{lock}");
+    }
+}
+
 #[test]
 fn roles_keep_their_proportions() {
     let mut trace = one_lock(4, 1_000, 9_000, 0);
