@@ -201,6 +201,29 @@ fn what_is_not_better_is_not_written() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A program that works under glibc's locks only is best left as it is.
+#[test]
+fn a_program_that_fails_under_other_locks_keeps_glibcs() {
+    let directory = scratch("tune-glibc-only");
+    let fails = "
+        #include <stdlib.h>
+        #include <string.h>
+        __attribute__((constructor)) static void check(void) {
+            const char *lock = getenv(\"LATCHWORK_MUTEX\");
+            if (lock && strcmp(lock, \"glibc\")) exit(4);
+        }
+    ";
+    let program = compile(&directory, "fails", &[UNTIL_ASLEEP, fails, PROGRAM].concat(), &["-pthread"]);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12"]);
+    command.args(["--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Keep what you have"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("fails under all of them"), "{}", stderr(&output));
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// The main thread holds each of three mutexes and a reader-writer lock until another thread waits for it, and for 20 ms more.
 const FOUR_LOCKS: &str = r#"
     #include <pthread.h>
