@@ -585,6 +585,29 @@ fn a_forked_child_has_a_window_of_its_own() {
     }
 }
 
+/// Barriers for a thousand numbers of threads at one address have more records than a search finds. They do not use up all records.
+#[test]
+fn what_is_not_found_again_leaves_room_for_others() {
+    let source = r#"
+        #include <pthread.h>
+        static pthread_mutex_t after = PTHREAD_MUTEX_INITIALIZER;
+        static pthread_barrier_t barrier;
+        int main(void) {
+            for (int i = 0; i < 75000; i++) {
+                pthread_barrier_init(&barrier, 0, 1 + i % 1000);
+                pthread_barrier_destroy(&barrier);
+            }
+            pthread_mutex_lock(&after);
+            pthread_mutex_unlock(&after);
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-slots");
+    let program = compile(&directory, "barriers", source, &["-pthread"]);
+    let (trace, output) = record(&directory, &[], &program);
+    assert_eq!(counts(&trace).get(&("after", op::ACQUIRE)), Some(&1), "{}", stderr(&output));
+}
+
 #[test]
 fn what_cannot_be_recorded_is_refused() {
     let directory = scratch("record-refused");
