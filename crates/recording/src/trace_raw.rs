@@ -486,6 +486,12 @@ impl<'a> Divider<'a> {
             }
             return;
         }
+        if matches!(op, op::ACQUIRE | op::TRY) && event.more == 0 && self.held.remove(&object).is_some() {
+            // Another thread has released the lock, or another object lies there now: the thread holds it no longer.
+            let (cpu, off) = (std::mem::take(&mut self.cpu), std::mem::take(&mut self.off));
+            self.steps.push(Step { op: op::RELEASE, object, cpu, off, wait: 0 });
+            self.times.push(begun);
+        }
         if self.is_inner(op, object) {
             // The time belongs to what the thread does outside.
             self.cpu += wait;

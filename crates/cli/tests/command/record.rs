@@ -585,6 +585,54 @@ fn a_forked_child_has_a_window_of_its_own() {
     }
 }
 
+/// A thread acquires a mutex that it has not released: another thread has, or there is another mutex in the place of one that was held.
+#[test]
+fn an_acquisition_ends_the_one_before() {
+    let source = r#"
+        #include <pthread.h>
+        #include <semaphore.h>
+        static pthread_mutex_t handed = PTHREAD_MUTEX_INITIALIZER;
+        static sem_t locked, unlocked;
+        static void *unlocks(void *unused) {
+            for (int i = 0; i < 100; i++) {
+                sem_wait(&locked);
+                pthread_mutex_unlock(&handed);
+                sem_post(&unlocked);
+            }
+            return unused;
+        }
+        int main(void) {
+            static pthread_mutex_t renewed;
+            pthread_t thread;
+            pthread_create(&thread, 0, unlocks, 0);
+            for (int i = 0; i < 100; i++) {
+                pthread_mutex_lock(&handed);
+                sem_post(&locked);
+                sem_wait(&unlocked);
+            }
+            pthread_join(thread, 0);
+            for (int i = 0; i < 2; i++) {
+                pthread_mutex_init(&renewed, 0);
+                for (int j = 0; j < 50; j++) {
+                    pthread_mutex_lock(&renewed);
+                    pthread_mutex_unlock(&renewed);
+                }
+                pthread_mutex_lock(&renewed);
+            }
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-handed");
+    let program = compile(&directory, "handed", source, &["-pthread", "-g"]);
+    for options in [&[][..], &["--mutex", "shfl"]] {
+        let (trace, output) = record(&directory, options, &program);
+        let counts = counts(&trace);
+        let of = |name: &str, op: u32| counts.get(&(name, op)).copied().unwrap_or(0);
+        assert_eq!(of("handed", op::ACQUIRE), 100, "{}", stderr(&output));
+        assert_eq!((of("renewed", op::ACQUIRE), of("renewed", op::RELEASE)), (102, 101));
+    }
+}
+
 /// Barriers for a thousand numbers of threads at one address have more records than a search finds. They do not use up all records.
 #[test]
 fn what_is_not_found_again_leaves_room_for_others() {

@@ -265,9 +265,22 @@ fn spinning(s: *mut Spin) -> Call {
 #[inline(always)]
 fn event(kind: u32, address: usize, op: u32, since: Option<u64>) {
     match of(kind, address) {
-        Some((stream, object)) => stream.event(op, object, since),
+        Some((stream, object)) => {
+            stream.event_with(op, object, since, is_recursive(kind, address, op).into())
+        }
         None => stream::unknown(),
     }
+}
+
+/// Whether the event is an acquisition of a recursive mutex.
+#[inline(always)]
+fn is_recursive(kind: u32, address: usize, op: u32) -> bool {
+    // SAFETY: the address is that of a mutex, which the caller exposed, and which is live: the thread holds it.
+    kind == kind::MUTEX
+        && matches!(op, op::ACQUIRE | op::TRY)
+        && unsafe {
+            (*core::ptr::with_exposed_provenance::<Mutex>(address)).kind.load(Relaxed) & 3 == RECURSIVE
+        }
 }
 
 /// The calling thread's stream, and the index of an object. `None`: one of them has no record.
@@ -372,7 +385,7 @@ fn wait(c: *mut Cond, m: *mut Mutex, below: impl FnOnce() -> c_int) -> c_int {
     }
     let op = if timed_out(result) { op::FAILED } else { op::SLEEP };
     event(kind::CONDVAR, c.addr(), op, Some(since));
-    event(kind::MUTEX, m.addr(), op::ACQUIRE, None);
+    event(kind::MUTEX, m.expose_provenance(), op::ACQUIRE, None);
     result
 }
 
