@@ -169,18 +169,27 @@ impl Busiest {
 fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
     let files = files::regular(directory).map_err(|error| error.to_string())?;
     let is_begun = !files.is_empty();
-    let mut found: Vec<(PathBuf, Raw)> = Vec::new();
+    let (mut traces, mut with_events, mut lost) = (0, 0_usize, 0_u64);
+    // One at a time: a trace is larger in memory than in its file.
+    let mut busiest: Option<(PathBuf, Raw)> = None;
     for file in files {
         // A process that was killed while it made the file leaves one that is no trace.
-        found.extend(Raw::read(&file).ok().map(|raw| (file, raw)));
+        let Ok(raw) = Raw::read(&file) else { continue };
+        traces += 1;
+        lost = lost.saturating_add(raw.lost);
+        if raw.events() == 0 {
+            continue;
+        }
+        with_events += 1;
+        let rank = |raw: &Raw| (raw.events(), std::cmp::Reverse(raw.pid));
+        if busiest.as_ref().is_none_or(|(_, best)| rank(&raw) > rank(best)) {
+            busiest = Some((file, raw));
+        }
     }
-    if found.is_empty() && is_begun {
+    if traces == 0 && is_begun {
         return Err(format!("made no recording: {}", files::BEGUN));
     }
-    let lost = found.iter().fold(0, |sum: u64, (_, raw)| sum.saturating_add(raw.lost));
-    found.retain(|(_, raw)| raw.events() > 0);
-    let others = found.len().saturating_sub(1);
-    let busiest = found.into_iter().max_by_key(|(_, raw)| (raw.events(), std::cmp::Reverse(raw.pid)));
+    let others = with_events.saturating_sub(1);
     let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
                none that --only or --not leaves out, within --delay and --seconds";
     let rest =

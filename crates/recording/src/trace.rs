@@ -34,7 +34,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"LWTRACE1");
 
 /// What happened: the highest 4 bits of [`Event::what`]. The other 28 bits are the index of an [`Object`], if nothing else is said.
 pub mod op {
-    /// The thread acquired the lock, alone.
+    /// The thread acquired the lock, alone. [`Event::more`](super::Event::more) is 1 for a recursive mutex.
     pub const ACQUIRE: u32 = 1;
     /// The thread acquired the lock for reading.
     pub const READ: u32 = 2;
@@ -56,7 +56,7 @@ pub mod op {
     pub const CLOCK: u32 = 8;
     /// The thread has exited.
     pub const EXIT: u32 = 9;
-    /// The thread acquired the lock, alone, by a call that does not wait.
+    /// The thread acquired the lock, alone, by a call that does not wait. As [`ACQUIRE`].
     pub const TRY: u32 = 10;
     /// The recorder did something for itself. `wait` is how long; the time lies in the gap of the thread's next event.
     pub const COST: u32 = 11;
@@ -116,7 +116,7 @@ pub struct Event {
     pub gap: u32,
     /// Ticks that the call waited, [`pack`]ed. 0: it did not wait. See also [`op::RELEASE`].
     pub wait: u32,
-    /// See [`op::CLOCK`], [`op::SLEEP`] and [`op::JOIN`]. Otherwise 0.
+    /// See [`op::ACQUIRE`], [`op::CLOCK`], [`op::SLEEP`] and [`op::JOIN`]. Otherwise 0.
     pub more: u32,
 }
 

@@ -23,7 +23,7 @@ use crate::trace::{
     unpack,
 };
 use crate::trace_file::{Error, NO_THREAD, Step};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::mem::offset_of;
@@ -349,8 +349,9 @@ impl Reader<'_> {
         let capacity = self.header.u32(offset_of!(Header, chunk_capacity));
         let mut chunk = first;
         // A damaged file may lead in a circle.
-        for _ in 0..capacity {
-            let Some(index) = chunk.checked_sub(1).filter(|index| *index < capacity) else { return Ok(()) };
+        let mut read = HashSet::new();
+        while let Some(index) = chunk.checked_sub(1).filter(|index| *index < capacity && read.insert(*index))
+        {
             let at = CHUNKS_AT + index as usize * size_of::<Chunk>();
             let record = Bytes::read(self.file, at, size_of::<Chunk>())?;
             if record.u32(offset_of!(Chunk, thread)) != thread + 1 {
@@ -484,6 +485,12 @@ impl<'a> Divider<'a> {
                 slept.op = op::FAILED;
             }
             return;
+        }
+        if matches!(op, op::ACQUIRE | op::TRY) && event.more == 0 && self.held.remove(&object).is_some() {
+            // Another thread has released the lock, or another object lies there now: the thread holds it no longer.
+            let (cpu, off) = (std::mem::take(&mut self.cpu), std::mem::take(&mut self.off));
+            self.steps.push(Step { op: op::RELEASE, object, cpu, off, wait: 0 });
+            self.times.push(begun);
         }
         if self.is_inner(op, object) {
             // The time belongs to what the thread does outside.

@@ -8,7 +8,7 @@ use std::path::Path;
 /// A file of the program, as it is today.
 #[derive(Debug, Default)]
 pub struct Elf {
-    /// The build id in hex, or a hash of the content.
+    /// The build id in hex ([`BUILD_ID`] bytes of it at most), or a hash of the content.
     pub id: String,
     /// By address.
     symbols: Vec<Symbol>,
@@ -22,16 +22,23 @@ struct Symbol {
     size: u64,
 }
 
+/// The most bytes of a build id that the preload library looks at.
+const BUILD_ID: usize = 32;
+
 /// What begins the identity of a file without a build id.
 pub const HASH: &str = "hash-";
 
 impl Elf {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, String> {
+        // A device may have no end, and a pipe no writer.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err("it is not a regular file".into());
+        }
         let content = fs::read(path).map_err(|error| error.to_string())?;
         let file = object::File::parse(&*content).map_err(|error| error.to_string())?;
         let id = match file.build_id() {
-            Ok(Some(id)) => hex(id),
+            Ok(Some(id)) => hex(id.get(..BUILD_ID).unwrap_or(id)),
             _ => format!("{HASH}{:016x}", fnv1a(&content)),
         };
         let mut elf = Self { id, ..Self::default() };
@@ -71,7 +78,7 @@ impl Elf {
     /// The addresses of a symbol: the first, and the first behind it.
     pub fn span(&self, name: &str) -> Option<(u64, u64)> {
         let symbol = &self.symbols[*self.by_name.get(name)?];
-        Some((symbol.start, symbol.start + symbol.size))
+        Some((symbol.start, symbol.start.checked_add(symbol.size)?))
     }
 }
 

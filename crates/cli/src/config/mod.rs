@@ -36,6 +36,37 @@ pub fn read_small(file: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// The deepest nesting of a file that is parsed. The form itself takes three levels. The parser calls itself for each level, and
+/// keeps all prefixes of a key with dots.
+const DEEPEST: usize = 32;
+
+/// Whether the brackets of a text, or the dots of a line, may take more levels than that. Only those outside of strings and comments
+/// count. Strings of several lines (`"""`) are strings of one line here, which may make the answer true where the text has
+/// dozens of brackets.
+fn is_deep(text: &str) -> bool {
+    let mut depth = 0_usize;
+    text.lines().any(|line| {
+        let (mut dots, mut quote, mut chars) = (0, None, line.chars());
+        while let Some(char) = chars.next() {
+            match (quote, char) {
+                (Some('"'), '\\') => _ = chars.next(),
+                (Some(open), _) if char == open => quote = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'') => quote = Some(char),
+                (None, '#') => break,
+                (None, '[' | '{') => depth += 1,
+                (None, ']' | '}') => depth = depth.saturating_sub(1),
+                (None, '.') => dots += 1,
+                (None, _) => {}
+            }
+            if depth.max(dots) > DEEPEST {
+                return true;
+            }
+        }
+        false
+    })
+}
+
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -175,6 +206,9 @@ impl Config {
     }
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
+        if is_deep(text) {
+            return Err(format!("it is nested more than {DEEPEST} levels deep"));
+        }
         let config: Self = basic_toml::from_str(text).map_err(|error| error.to_string())?;
         config.check()?;
         Ok(config)
@@ -284,6 +318,10 @@ from = [["server 0x1234 make", "server 0x1300"]]
             ("version = 1", "version = 1\n[default]\nrwlock = \"bravo-glibc\"", "an entry is about a rwlock"),
             ("version = 1", "version = 1\n[default]\nmutex = \"nope\"", "no mutex called"),
             ("[[lock]]", "[[lock", "line"),
+            ("[[lock]]", &format!("x = {}", "[".repeat(100_000)), "nested"),
+            ("[[lock]]", &format!("x = {}", "{a=".repeat(20_000)), "nested"),
+            ("[[lock]]", &format!("x = [{}", "\n[".repeat(100_000)), "nested"),
+            ("[[lock]]", &format!("[{}]", ["a"; 30_000].join(".")), "nested"),
         ] {
             assert!(GOOD.contains(from), "{from}");
             let error = Config::parse(&GOOD.replacen(from, to, 1)).unwrap_err();

@@ -35,7 +35,8 @@ pub const DEPTH: usize = 6;
 struct Today {
     /// Its number in the value; it has one once a rule has named it.
     number: Option<usize>,
-    path: PathBuf,
+    /// As the file names it, and without symbolic links.
+    paths: [PathBuf; 2],
     elf: Elf,
     is_same: bool,
 }
@@ -45,8 +46,8 @@ impl Config {
     pub fn resolve(&self, program: &Path) -> Result<Resolved, String> {
         let mut resolver = Resolver { notes: self.other_machine(), ..Resolver::default() };
         for (name, module) in &self.module {
-            let path = if is_moved(module, program) { program } else { &module.path };
-            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let named = if is_moved(module, program) { program } else { &module.path };
+            let path = named.canonicalize().unwrap_or_else(|_| named.to_owned());
             match Elf::open(&path) {
                 Err(why) => resolver.notes.push(format!("{}: {why}; no rule for it fits", path.display())),
                 Ok(elf) => {
@@ -57,7 +58,10 @@ impl Config {
                             path.display()
                         ));
                     }
-                    resolver.modules.insert(name.clone(), Today { number: None, path, elf, is_same });
+                    resolver.modules.insert(
+                        name.clone(),
+                        Today { number: None, paths: [named.to_owned(), path], elf, is_same },
+                    );
                 }
             }
         }
@@ -176,21 +180,23 @@ impl Resolver {
     fn span(&mut self, place: &Place, is_static: bool) -> Option<String> {
         let module = self.modules.get_mut(&place.module)?;
         let (start, end) = if module.is_same {
-            (place.address, place.address + 1)
+            (place.address, place.address.checked_add(1)?)
         } else {
             let (name, offset) = place.symbol.as_ref()?;
             let (start, end) = module.elf.span(name)?;
-            match is_static {
+            if is_static {
+                let object = start.checked_add(*offset).filter(|object| *object < end)?;
+                (object, object + 1)
+            } else {
                 // The call may be anywhere in the function now.
-                false => (start, end),
-                true if start + offset < end => (start + offset, start + offset + 1),
-                true => return None,
+                (start, end)
             }
         };
         let number = *module.number.get_or_insert_with(|| {
             self.names.push(match module.elf.id.strip_prefix(HASH) {
                 None => format!("B{}", module.elf.id),
-                Some(_) => format!("P{}", written(&module.path)),
+                // The program's path has no symbolic links; that of a library has those that it was loaded through.
+                Some(_) => format!("P{}", module.paths.each_ref().map(|path| written(path)).join(" ")),
             });
             self.names.len() - 1
         });
@@ -251,6 +257,22 @@ mod tests {
         assert!(rebuilt.locks.unwrap().ends_with(&format!(";m<mcs 0:{start:x}-{end:x}")));
         assert_eq!(rebuilt.notes.len(), 3, "{:?}", rebuilt.notes);
         assert!(rebuilt.notes[0].contains("was rebuilt") && rebuilt.notes[1].contains("fits nothing"));
+
+        // No object lies before its symbol.
+        let mut before = config("00", GLIBC, &["own 0x12 main+0xffffffffffffffff"]);
+        let entry = &mut before.lock[0];
+        entry.objects = entry.from.remove(0);
+        assert_eq!(before.resolve(&program).unwrap().unfit, [0]);
+        let last = config(&elf.id, GLIBC, &["own 0xffffffffffffffff"]);
+        assert_eq!(last.resolve(&program).unwrap().unfit, [0]);
+    }
+
+    #[test]
+    fn a_module_that_is_no_file_is_not_read() {
+        let mut config = config("00", GLIBC, &["own 0x1 main"]);
+        config.module.get_mut("own").unwrap().path = "/dev/zero".into();
+        let resolved = config.resolve(&std::env::current_exe().unwrap()).unwrap();
+        assert!(resolved.notes[0].contains("not a regular file"), "{:?}", resolved.notes);
     }
 
     #[test]

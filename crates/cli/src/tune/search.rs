@@ -120,12 +120,25 @@ pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) ->
     let mut locks: Vec<String> =
         tuned.classes.iter().map(|class| of_pair(&pair, class.kind).clone()).collect();
     let mut tried = Vec::new();
+    let fails = pairs.iter().all(|pair| pair.ratio.is_none());
+    if fails {
+        say("the program fails under all of them, so no class is tried with a lock of its own");
+    }
     for number in 0..tuned.classes.len() {
+        if fails {
+            tried.push(Vec::new());
+            continue;
+        }
         // The classes that take most time come first. They may use up all runs.
         let left = most.saturating_sub(search.runs);
-        match search.class(&pair, &mut locks, number, left, &gain)? {
-            Ok(trials) => tried.push(trials),
-            Err(interrupted) => return Ok(Err(interrupted)),
+        match search.class(&pair, &mut locks, number, left, &gain) {
+            Ok(Ok(trials)) => tried.push(trials),
+            Ok(Err(interrupted)) => return Ok(Err(interrupted)),
+            // The program may fail now and then. What has been found stays.
+            Err(failure) => {
+                say(&format!("{}: no other lock was tried: {}", tuned.classes[number].name, failure.message));
+                tried.push(Vec::new());
+            }
         }
     }
     Ok(Ok(Found { pair, pairs, locks, tried, runs: search.runs }))
@@ -290,7 +303,7 @@ impl Search<'_> {
             return Ok(Ok(Vec::new()));
         }
         say(&format!("{}: trying {} other locks", class.name, others.len()));
-        let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, locks[number].clone())?];
+        let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, "the locks so far".into())?];
         for lock in &others {
             let mut changed = locks.to_vec();
             changed[number].clone_from(lock);

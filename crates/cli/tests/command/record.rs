@@ -4,7 +4,7 @@ use crate::COMMAND;
 use crate::common::{compile, output, scratch, stderr, stdout};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
-use latchwork_recording::trace_file::{NO_THREAD, Trace};
+use latchwork_recording::trace_file::{NO_THREAD, Thread, Trace};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -471,6 +471,50 @@ fn what_there_is_no_room_for_is_counted() {
     assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
 }
 
+/// Each call of a thread that gets no room at all counts.
+#[test]
+fn threads_without_room_drop_all_that_they_do() {
+    let directory = scratch("record-full");
+    let source = r#"
+        #include <pthread.h>
+        #include <unistd.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static void *worker(void *unused) {
+            for (int i = 0; i < 400; i++) {
+                pthread_mutex_lock(&lock);
+                pthread_mutex_unlock(&lock);
+            }
+            return unused;
+        }
+        int main(void) {
+            pthread_t threads[100];
+            pthread_mutex_lock(&lock);
+            pthread_mutex_unlock(&lock);
+            usleep(PAUSE);
+            for (int i = 0; i < 100; i++)
+                pthread_create(&threads[i], 0, worker, 0);
+            for (int i = 0; i < 100; i++)
+                pthread_join(threads[i], 0);
+            return 0;
+        }
+        "#;
+    let program = compile(&directory, "many", source, &["-pthread", "-DPAUSE=0"]);
+    // A MiB has room for 64 threads.
+    let (trace, output) = record(&directory, &["--size", "1"], &program);
+    let about = &trace.about;
+    assert!(about.threads.len() <= 64, "{}", about.threads.len());
+    let sum = |count: fn(&Thread) -> u64| about.threads.iter().map(count).sum::<u64>();
+    let (kept, dropped) = (sum(|thread| thread.events), sum(|thread| thread.dropped) + about.unknown);
+    // Some of the recorder's own events may be dropped, too.
+    let all = 100 * 800 + 202;
+    assert!((all..all + 1000).contains(&(kept + dropped)), "{kept} kept, {dropped} dropped");
+    assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
+    // What they do outside of the time that is recorded does not count.
+    let program = compile(&directory, "late", source, &["-pthread", "-DPAUSE=600000"]);
+    let (trace, _) = record(&directory, &["--size", "1", "--seconds", "0.5"], &program);
+    assert_eq!(trace.about.unknown, 0);
+}
+
 #[test]
 fn a_forked_child_has_a_trace_of_its_own() {
     let source = r#"
@@ -505,6 +549,111 @@ fn a_forked_child_has_a_trace_of_its_own() {
         assert_eq!(counts(&trace).get(&("lock", op::ACQUIRE)), Some(&1000), "{fork}: {}", stderr(&output));
         assert_eq!(trace.about.other_processes, 1, "{fork}");
     }
+}
+
+/// `--delay` and `--seconds` count from the start of each process, also of one that is forked when its parent's time is over.
+#[test]
+fn a_forked_child_has_a_window_of_its_own() {
+    let source = r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
+        static void pair(pthread_mutex_t *lock) {
+            pthread_mutex_lock(lock);
+            pthread_mutex_unlock(lock);
+        }
+        int main(void) {
+            usleep(600000);
+            int child = fork();
+            if (child == 0) {
+                pair(&early);
+                usleep(600000);
+                pair(&late);
+                return 0;
+            }
+            waitpid(child, 0, 0);
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-fork-window");
+    let program = compile(&directory, "forks", source, &["-pthread"]);
+    for (option, recorded) in [("--seconds", "early"), ("--delay", "late")] {
+        let (trace, output) = record(&directory, &[option, "0.5"], &program);
+        let found: Vec<_> = counts(&trace).into_keys().filter(|(_, op)| *op == op::ACQUIRE).collect();
+        assert_eq!(found, [(recorded, op::ACQUIRE)], "{option}: {}", stderr(&output));
+    }
+}
+
+/// A thread acquires a mutex that it has not released: another thread has, or there is another mutex in the place of one that was held.
+#[test]
+fn an_acquisition_ends_the_one_before() {
+    let source = r#"
+        #include <pthread.h>
+        #include <semaphore.h>
+        static pthread_mutex_t handed = PTHREAD_MUTEX_INITIALIZER;
+        static sem_t locked, unlocked;
+        static void *unlocks(void *unused) {
+            for (int i = 0; i < 100; i++) {
+                sem_wait(&locked);
+                pthread_mutex_unlock(&handed);
+                sem_post(&unlocked);
+            }
+            return unused;
+        }
+        int main(void) {
+            static pthread_mutex_t renewed;
+            pthread_t thread;
+            pthread_create(&thread, 0, unlocks, 0);
+            for (int i = 0; i < 100; i++) {
+                pthread_mutex_lock(&handed);
+                sem_post(&locked);
+                sem_wait(&unlocked);
+            }
+            pthread_join(thread, 0);
+            for (int i = 0; i < 2; i++) {
+                pthread_mutex_init(&renewed, 0);
+                for (int j = 0; j < 50; j++) {
+                    pthread_mutex_lock(&renewed);
+                    pthread_mutex_unlock(&renewed);
+                }
+                pthread_mutex_lock(&renewed);
+            }
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-handed");
+    let program = compile(&directory, "handed", source, &["-pthread", "-g"]);
+    for options in [&[][..], &["--mutex", "shfl"]] {
+        let (trace, output) = record(&directory, options, &program);
+        let counts = counts(&trace);
+        let of = |name: &str, op: u32| counts.get(&(name, op)).copied().unwrap_or(0);
+        assert_eq!(of("handed", op::ACQUIRE), 100, "{}", stderr(&output));
+        assert_eq!((of("renewed", op::ACQUIRE), of("renewed", op::RELEASE)), (102, 101));
+    }
+}
+
+/// Barriers for a thousand numbers of threads at one address have more records than a search finds. They do not use up all records.
+#[test]
+fn what_is_not_found_again_leaves_room_for_others() {
+    let source = r#"
+        #include <pthread.h>
+        static pthread_mutex_t after = PTHREAD_MUTEX_INITIALIZER;
+        static pthread_barrier_t barrier;
+        int main(void) {
+            for (int i = 0; i < 75000; i++) {
+                pthread_barrier_init(&barrier, 0, 1 + i % 1000);
+                pthread_barrier_destroy(&barrier);
+            }
+            pthread_mutex_lock(&after);
+            pthread_mutex_unlock(&after);
+            return 0;
+        }
+        "#;
+    let directory = scratch("record-slots");
+    let program = compile(&directory, "barriers", source, &["-pthread"]);
+    let (trace, output) = record(&directory, &[], &program);
+    assert_eq!(counts(&trace).get(&("after", op::ACQUIRE)), Some(&1), "{}", stderr(&output));
 }
 
 #[test]

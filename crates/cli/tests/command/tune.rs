@@ -95,6 +95,56 @@ fn a_file_gives_each_lock_its_own() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Of a build id with more than 32 bytes the first 32 count.
+#[test]
+fn a_build_id_may_be_long() {
+    let directory = scratch("tune-long-id");
+    let source = "#include <pthread.h>
+        static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER;
+        int main(void) { pthread_mutex_lock(&slow); return pthread_mutex_unlock(&slow); }";
+    let id = format!("-Wl,--build-id=0x{}", "ab".repeat(40));
+    let program = compile(&directory, "long", source, &["-pthread", &id]);
+    let statistics = directory.join("statistics.json");
+    let start = |build_id: &str| {
+        let config = file(&directory, &program, build_id, "");
+        let words = ["run", "--config", &config, "--stats-json", statistics.to_str().unwrap(), "--"];
+        let output = output(&[&words[..], &[program.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(start("00").contains("was rebuilt since"));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
+    assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1}), "{found}");
+    assert_eq!(start(&"ab".repeat(32)), "");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A library without build id is known by its path, which is a symbolic link for most libraries.
+#[test]
+fn a_library_may_be_loaded_through_a_link() {
+    let directory = scratch("tune-link");
+    let source = "#include <pthread.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        void pair(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }";
+    let flags = ["-shared", "-fPIC", "-pthread", "-Wl,--build-id=none,-soname,libpair.so.1"];
+    compile(&directory, "libpair.so.1.0", source, &flags);
+    let link = directory.join("libpair.so.1");
+    std::os::unix::fs::symlink("libpair.so.1.0", &link).unwrap();
+    let linker = [link.to_str().unwrap(), &format!("-Wl,-rpath,{}", directory.display())];
+    let source = "void pair(void); int main(void) { pair(); return 0; }";
+    let program = compile(&directory, "linked", source, &linker);
+    let config = file(&directory, &link, "00", "");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("slow 0x1 slow", "slow 0x1 lock")).unwrap();
+    let statistics = directory.join("statistics.json");
+    let words = ["run", "--config", &config, "--stats-json", statistics.to_str().unwrap(), "--"];
+    let output = output(&[&words[..], &[program.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&fs::read_to_string(&statistics).unwrap()).unwrap();
+    assert_eq!(found["mutex"]["chosen"], serde_json::json!({"ticket": 1}), "{found}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_file_that_cannot_be_used_is_refused_before_anything_runs() {
     let directory = scratch("tune-refused");
@@ -148,6 +198,29 @@ fn what_is_not_better_is_not_written() {
     );
     let tried = |class: &Value| class["candidates"].as_array().unwrap()[0] == "glibc";
     assert!(classes.iter().all(tried) && json["search_runs"].as_u64() <= Some(12), "{json}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A program that works under glibc's locks only is best left as it is.
+#[test]
+fn a_program_that_fails_under_other_locks_keeps_glibcs() {
+    let directory = scratch("tune-glibc-only");
+    let fails = "
+        #include <stdlib.h>
+        #include <string.h>
+        __attribute__((constructor)) static void check(void) {
+            const char *lock = getenv(\"LATCHWORK_MUTEX\");
+            if (lock && strcmp(lock, \"glibc\")) exit(4);
+        }
+    ";
+    let program = compile(&directory, "fails", &[UNTIL_ASLEEP, fails, PROGRAM].concat(), &["-pthread"]);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--runs", "12"]);
+    command.args(["--metric", "rate: ([0-9]+)", "--", program.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Keep what you have"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("fails under all of them"), "{}", stderr(&output));
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -119,8 +119,8 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
     if load.dropped > DROPPED {
         return;
     }
-    if replayed.stands_still {
-        return stands_still(check, "the recorded number of threads", replayed);
+    if replayed.is_stuck() {
+        return is_stuck(check, "the recorded number of threads", replayed);
     }
     let off = throughput / check.recorded_throughput.max(1e-9) - 1.0;
     if off.abs() > THROUGHPUT {
@@ -162,8 +162,15 @@ pub fn not_recorded(check: &mut Check, waiting: f64) {
     }
 }
 
-/// Every thread of a replay waits for another one, outside of locks.
-pub fn stands_still(check: &mut Check, what: &str, replayed: &Point) {
+/// Every thread of a replay waits for another one.
+pub fn is_stuck(check: &mut Check, what: &str, replayed: &Point) {
+    if replayed.deadlocked {
+        check.refusals.push(format!(
+            "The replay of {what} comes to a stand: threads wait for locks that others of them hold. The program takes some locks in \
+             different orders at different times, and in the replay these times meet."
+        ));
+        return;
+    }
     check.refusals.push(format!(
         "The replay of {what} comes to a stand: every thread waits for what another one of them should do: signal a condition, \
          post a semaphore, come to a barrier, or end (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would.",

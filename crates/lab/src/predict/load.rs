@@ -7,8 +7,10 @@ use latchwork_recording::trace_file::{About, Step, Trace};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A role with a smaller share of the acquisitions is left out of the replay.
+/// A role with a smaller share of the acquisitions is left out of the replay, if the busier ones have [`MOST`] of them.
 const SMALL: f64 = 0.005;
+/// See [`SMALL`].
+const MOST: f64 = 0.99;
 
 /// A call that took longer than this waited, in nanoseconds, in the recording and in the replay. An uncontended one takes a few cache
 /// misses at most.
@@ -459,7 +461,7 @@ fn width(steps: &[Vec<Step>], about: &About, role: &str) -> usize {
     steps.iter().map(of_creator).sum()
 }
 
-/// The roles that are replayed, and the others. A role with few acquisitions is replayed all the same if another one, which is
+/// The roles that are replayed, and the others, of those that were `found`, the busiest first. A role with few acquisitions is replayed all the same if another one, which is
 /// replayed, waits for what it signals, meets it at a barrier, or is forked and joined by it; or if it is forked and joined itself.
 fn needed(
     mut found: Vec<Role>,
@@ -486,14 +488,17 @@ fn needed(
         let is_created = |(creator, created): &(String, String)| *created == role.name && one_of(creator);
         forks.iter().any(|pair| is_creator(pair) || is_created(pair))
     };
+    let mut share = 0.0;
     while let Some(next) = found.iter().position(|role| {
         role.share >= SMALL
+            || role.share > 0.0 && share < MOST
             || is_related(role, &kept)
             || !objects(role, &[op::WAKE, op::WAKE_ALL]).is_disjoint(&wanted)
             || !meets(role).is_disjoint(&wanted)
     }) {
         let role = found.remove(next);
         wanted.extend(objects(&role, &[op::SLEEP]));
+        share += role.share;
         kept.push(role);
     }
     (kept, found)

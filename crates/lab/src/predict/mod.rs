@@ -115,6 +115,13 @@ pub fn predict(options: &Options) -> Result<i32> {
     let machine = profile(&options.machine)?;
     let (home, why) = recorded_on(options.recorded_on.as_deref(), &trace)?;
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);
+    if load.threads() > MAX_THREADS {
+        return Err(Failure::new(format!(
+            "{}: {} threads ran at the same time, and at most {MAX_THREADS} can be simulated: record with fewer",
+            options.trace.display(),
+            load.threads()
+        )));
+    }
     let threads = threads(options.threads.as_deref(), &machine, &load)?;
     let what_if = options.what_if.iter().map(|text| WhatIf::parse(text, &load)).collect::<Result<_>>()?;
     let curves = Curve::all(&options.locks, what_if, &trace.about, &load)?;

@@ -239,6 +239,8 @@ pub struct Point {
     pub sleeping: f64,
     /// In one of the simulations every thread waited for another one.
     pub stands_still: bool,
+    /// In one of the simulations threads waited for locks that others of them held.
+    pub deadlocked: bool,
     /// For each class: acquisitions a second, share of waiting, and how busy its busiest lock is (medians).
     pub classes: Vec<(f64, f64, f64)>,
 }
@@ -314,12 +316,8 @@ impl Plan {
         let points: Vec<Point> = outcomes.chunks(VARIANTS.len()).map(Point::new).collect();
         answer.points = points.chunks(self.threads.len()).map(<[Point]>::to_vec).collect();
         for (points, curve) in answer.points.iter().zip(&self.curves) {
-            for (point, threads) in points.iter().zip(&self.threads).filter(|(point, _)| point.stands_still) {
-                check::stands_still(
-                    &mut answer.check,
-                    &format!("{} with {threads} threads", curve.name),
-                    point,
-                );
+            for (point, threads) in points.iter().zip(&self.threads).filter(|(point, _)| point.is_stuck()) {
+                check::is_stuck(&mut answer.check, &format!("{} with {threads} threads", curve.name), point);
             }
         }
         let waiting = answer.points.iter().flatten().map(|point| point.waiting).fold(0.0, f64::max);
@@ -406,6 +404,11 @@ impl Plan {
 }
 
 impl Point {
+    /// Whether in one of the simulations no thread could go on.
+    pub fn is_stuck(&self) -> bool {
+        self.stands_still || self.deadlocked
+    }
+
     fn new(outcomes: &[Outcome]) -> Self {
         let sorted = |value: &dyn Fn(&Outcome) -> f64| {
             let mut values: Vec<f64> = outcomes.iter().map(value).collect();
@@ -420,6 +423,7 @@ impl Point {
             waiting: median(&|outcome| outcome.waiting),
             sleeping: median(&|outcome| outcome.sleeping),
             stands_still: outcomes.iter().any(|outcome| outcome.stands_still),
+            deadlocked: outcomes.iter().any(|outcome| outcome.deadlocked),
             classes: (0..classes)
                 .map(|class| {
                     (

@@ -3,11 +3,12 @@
 use super::events::{Births, Events, Life};
 use super::load::{Form, Load, WAITED, acquires};
 use super::locks::{AnyLock, Held, Make};
+use crate::simulate::stage;
 use latchwork::machine::{Deadline, Machine, Word};
 use latchwork_recording::edges::Meaning;
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::Step;
-use latchwork_sim::{Arbitration, Options, Placement, Profile, Sim, now, run, work};
+use latchwork_sim::{Arbitration, Error, Options, Placement, Profile, Sim, now, run, work};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,6 +30,9 @@ const EVENTS: f64 = 16.0;
 const MOST_OWED: u64 = 100;
 /// The shortest time between two attempts of a thread that polls a lock, in nanoseconds: about that of a loop with a pause.
 const POLL: u64 = 100;
+/// A simulation ends when it has had so many times the events that it is made for. A call of minutes in the recording, because the
+/// process was stopped or the machine suspended, makes it far too long.
+const TOO_MANY: f64 = 8.0;
 /// How long a private lock takes, acquired and released, in atomic instructions.
 const PRIVATE: f64 = 2.0;
 
@@ -81,6 +85,8 @@ pub struct Outcome {
     pub sleeping: f64,
     /// From some moment on every thread waited for a signal of another one.
     pub stands_still: bool,
+    /// From some moment on threads waited for locks that others of them held.
+    pub deadlocked: bool,
     /// For each class: acquisitions a second, the share of the threads' time spent waiting, and the share of the time in which
     /// its busiest lock is held alone.
     pub classes: Vec<(f64, f64, f64)>,
@@ -118,7 +124,8 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
     let births: Vec<Births> = load.roles.iter().map(|_| Births::new()).collect();
     how.set_parties(load, &events);
     let threads: usize = how.threads.iter().sum();
-    let (warm_up, end) = how.times(load, threads);
+    let time = how.time(load, threads);
+    let limit_ns = time.end.get().saturating_mul(50) + 60_000_000_000;
     let mut bodies: Vec<Box<dyn FnOnce() + '_>> = Vec::new();
     for (number, role) in load.roles.iter().enumerate() {
         for thread in 0..how.threads[number] {
@@ -136,8 +143,7 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
                 block: Cell::new(0),
                 children: RefCell::default(),
                 owed: Cell::new(0),
-                warm_up,
-                end,
+                time: &time,
             };
             if role.forked {
                 bodies.push(Box::new(move || thread.live(number)));
@@ -151,12 +157,18 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
         seed: how.seed,
         placement: Placement::FirstFill,
         arbitration: how.arbitration,
-        limit_ns: end.saturating_mul(50) + 60_000_000_000,
+        limit_ns,
         ..Options::default()
     };
-    run(&how.profile, &options, bodies).map_err(|error| error.to_string())?;
+    let deadlocked = match run(&how.profile, &options, bodies) {
+        Ok(_) => false,
+        // Waiters that wake up now and then find the time over in place of a deadlock.
+        Err(Error::Deadlock { .. } | Error::TimeLimit { .. }) => true,
+        Err(error) => return Err(error.to_string()),
+    };
     let counts = counts.into_inner();
-    let nanos = (end - warm_up) as f64;
+    let (warm_up, end) = (time.warm_up.get(), time.end.get());
+    let nanos = (end - warm_up).max(1) as f64;
     let steady = load.roles.iter().zip(&how.threads).filter(|(role, _)| !role.forked);
     let steady: usize = steady.map(|(_, threads)| *threads).sum();
     let share = |waited: u64| waited as f64 / (nanos * steady as f64 + counts.lived as f64).max(1.0);
@@ -170,6 +182,7 @@ pub fn replay(load: &Load, how: &How) -> Result<Outcome, String> {
         waiting: share(counts.waited.iter().sum()),
         sleeping: share(counts.slept),
         // A thread that was woken shortly before the end may not have run any more.
+        deadlocked,
         stands_still: counts.stuck.0 == threads && counts.stuck.1 < end - (end - warm_up) / 8,
         classes: (0..load.classes.len())
             .map(|class| (per_second(counts.acquisitions[class]), share(counts.waited[class]), held(class)))
@@ -198,22 +211,31 @@ impl How {
         (0..parts).map(|_| make()).collect()
     }
 
-    /// When the counting begins and ends, in simulated nanoseconds: so that about as many acquisitions happen as are asked for.
-    fn times(&self, load: &Load, threads: usize) -> (u64, u64) {
+    /// When the counting begins and ends: so that about as many acquisitions happen as are asked for.
+    fn time(&self, load: &Load, threads: usize) -> Time {
         let cpus = self.profile.cpus();
         let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
         let idle = load.shares.off + load.shares.sleeping + load.shares.joining + load.shares.timed;
         let busy = 1.0 - idle;
         // A program may use semaphores, and hardly any lock.
         let acquisitions = self.acquisitions as f64 * (EVENTS / load.events).min(1.0);
-        let mut length = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
+        let asked = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
+        let mut length = asked;
         if threads > cpus {
             // Each thread has the processor a few times.
             let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
             length = length.max((4.0 * turn) as u64);
         }
         length = length.max((LEAST_ROUNDS * load.round).min(LONGER * length));
-        (length / 4, length / 4 + length)
+        let expected = acquisitions * load.events * (length as f64 / asked.max(1) as f64);
+        // With the warm-up.
+        let most = (1.25 * TOO_MANY * expected) as u64;
+        Time {
+            warm_up: Cell::new(length / 4),
+            end: Cell::new(length / 4 + length),
+            left: Cell::new(most),
+            half: most / 2,
+        }
     }
 
     /// A barrier that takes as many threads as come there at all takes all of the replay. Otherwise (a new set of threads comes there
@@ -269,8 +291,33 @@ struct Thread<'a> {
     children: RefCell<BTreeMap<u32, (usize, Rc<Life>)>>,
     /// Nanoseconds that the thread has computed too much.
     owed: Cell<u64>,
-    warm_up: u64,
-    end: u64,
+    time: &'a Time,
+}
+
+/// When the counting begins and ends, in simulated nanoseconds.
+struct Time {
+    warm_up: Cell<u64>,
+    end: Cell<u64>,
+    /// Events until the simulation ends early, and how many of them are left when the warm-up does.
+    left: Cell<u64>,
+    half: u64,
+}
+
+impl Time {
+    fn is_over(&self) -> bool {
+        now() >= self.end.get() || stage::is_stopped()
+    }
+
+    /// A thread performs an event.
+    fn count(&self) {
+        self.left.set(self.left.get().saturating_sub(1));
+        if self.left.get() == self.half {
+            self.warm_up.set(self.warm_up.get().min(now()));
+        }
+        if self.left.get() == 0 {
+            self.end.set(self.end.get().min(now()));
+        }
+    }
 }
 
 /// A lock that the thread holds: its object, when it was acquired if that counts as holding it alone, and what releases it.
@@ -287,7 +334,7 @@ impl Thread<'_> {
         let block = if stream.passes.is_empty() { BLOCK } else { ROUNDS };
         let mut at = self.jump();
         let mut left = block;
-        while now() < self.end {
+        while !self.time.is_over() {
             self.step(at, &asleep, &mut held);
             at += 1;
             if at == stream.end {
@@ -308,7 +355,7 @@ impl Thread<'_> {
         let births: &[Births] = self.births;
         loop {
             let idle = now();
-            let Some((stream, life)) = births[role].next(self.end) else {
+            let Some((stream, life)) = births[role].next(self.time.end.get()) else {
                 let mut counts = self.counts.borrow_mut();
                 counts.stuck = (counts.stuck.0 + 1, counts.stuck.1.max(idle));
                 return;
@@ -319,7 +366,7 @@ impl Thread<'_> {
             {
                 let mut held: BTreeMap<u32, Holding> = BTreeMap::new();
                 for at in 0..self.load.streams[stream].steps.len() {
-                    if now() >= self.end {
+                    if self.time.is_over() {
                         break;
                     }
                     self.step(at, &asleep, &mut held);
@@ -335,6 +382,7 @@ impl Thread<'_> {
         let step = &self.load.streams[self.stream].steps[at];
         let mark = &self.load.streams[self.stream].marks[at];
         let part = self.part_of_section(held);
+        self.time.count();
         if !mark.retries {
             self.compute(step, part);
             if step.off > 0 {
@@ -409,7 +457,7 @@ impl Thread<'_> {
                 let seen = wait.map(|next| (next.object, self.events.begin_wait(next.object)));
                 self.release(step.object, held);
                 if let Some((object, seen)) = seen {
-                    self.edge(|| self.events.wait(object, seen, self.end));
+                    self.edge(|| self.events.wait(object, seen, self.time.end.get()));
                 }
             }
             _ if acquires(step) => {
@@ -422,11 +470,11 @@ impl Thread<'_> {
             op::CREATE => self.create(step),
             op::JOIN => self.join(step, asleep),
             op::SLEEP if meaning(step) == Meaning::Barrier => {
-                self.edge(|| self.events.meet(step.object, self.end));
+                self.edge(|| self.events.meet(step.object, self.time.end.get()));
             }
             op::WAKE | op::WAKE_ALL => self.events.signal(step.object, step.op == op::WAKE_ALL),
             op::SLEEP if meaning(step) == Meaning::Permits => {
-                self.edge(|| self.events.take_or_wait(step.object, self.end));
+                self.edge(|| self.events.take_or_wait(step.object, self.time.end.get()));
             }
             // The wait is over: see the release.
             op::SLEEP if meaning(step) == Meaning::Signals => {}
@@ -457,7 +505,7 @@ impl Thread<'_> {
     fn join(&self, step: &Step, asleep: &<Sim as Machine>::U32) {
         let child = self.children.borrow_mut().remove(&step.object);
         match child {
-            Some((_, life)) => self.edge(|| life.join(self.end)),
+            Some((_, life)) => self.edge(|| life.join(self.time.end.get())),
             // The replay has no beginning and no end of it.
             None if step.wait > 0 => sleep(asleep, step.wait),
             None => {}
@@ -467,14 +515,14 @@ impl Thread<'_> {
     /// Takes a permit of the condition variable, with the mutex held, as programs do: while there is none, the thread waits for
     /// the condition, and acquires the mutex again.
     fn take<'a>(&'a self, step: &Step, condvar: u32, held: &mut BTreeMap<u32, Holding<'a>>) {
-        while now() < self.end && !self.events.take(condvar) {
+        while !self.time.is_over() && !self.events.take(condvar) {
             let seen = self.events.begin_wait(condvar);
             // That takes time, in which a signal from outside of the mutex may come.
             if self.events.take(condvar) {
                 return self.events.withdraw(condvar, seen);
             }
             self.release(step.object, held);
-            self.edge(|| self.events.wait(condvar, seen, self.end));
+            self.edge(|| self.events.wait(condvar, seen, self.time.end.get()));
             self.acquire(&Step { op: op::ACQUIRE, ..*step }, false, (0, 0), held);
         }
     }
@@ -493,7 +541,7 @@ impl Thread<'_> {
 
     /// The part of an interval that is counted.
     fn part(&self, start: u64, end: u64) -> u64 {
-        end.min(self.end).saturating_sub(start.max(self.warm_up))
+        end.min(self.time.end.get()).saturating_sub(start.max(self.time.warm_up.get()))
     }
 
     fn release(&self, object: u32, held: &mut BTreeMap<u32, Holding>) {
@@ -537,11 +585,12 @@ impl Thread<'_> {
             }
         }
         let end = now();
-        if (self.warm_up..self.end).contains(&end) {
+        let warm_up = self.time.warm_up.get();
+        if (warm_up..self.time.end.get()).contains(&end) {
             let mut counts = self.counts.borrow_mut();
             counts.acquisitions[object.class] += u64::from(asked && !failed);
             if end - start > WAITED {
-                let waited = end - start.max(self.warm_up);
+                let waited = end - start.max(warm_up);
                 if !asked && self.load.relock_sleeps {
                     counts.slept += waited;
                 } else {
@@ -564,9 +613,10 @@ impl Thread<'_> {
         let asleep = <Sim as Machine>::U32::new(0);
         loop {
             let guard = lock.try_write();
-            if guard.is_some() || once || now() >= self.end {
+            if guard.is_some() || once || self.time.is_over() {
                 return guard;
             }
+            self.time.count();
             work(again.0.max(POLL));
             if again.1 > 0 {
                 sleep(&asleep, again.1);

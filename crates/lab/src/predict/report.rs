@@ -159,7 +159,9 @@ impl Report {
         if self.refused {
             text += "\nNo prediction:\n";
             self.check.refusals.iter().for_each(|why| text += &format!("  {why}\n"));
-            text += "(--anyway predicts all the same.)\n";
+            if !self.recorded.roles.is_empty() {
+                text += "(--anyway predicts all the same.)\n";
+            }
             return text;
         }
         if !self.check.refusals.is_empty() {

@@ -4,6 +4,7 @@
 use latchwork_recording::edges::{Edges, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Step};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A thread takes and posts as many permits if the difference is at most this share of their sum.
@@ -132,12 +133,12 @@ impl Stream {
         }
         let even =
             |(sum, all): (i64, i64)| sum.abs() as f64 <= (EVEN * all as f64).max(2.0) && sum.abs() < all;
-        let kept: Vec<Option<u32>> =
+        let kept: BTreeSet<Option<u32>> =
             totals.iter().filter(|(_, total)| even(**total)).map(|(key, _)| *key).collect();
         let is_even = |object: u32| kept.contains(&Some(object));
-        let mut state = vec![0_i64; kept.len()];
+        let mut state = Balance::default();
         let mut lent = Lent::default();
-        let mut places: BTreeMap<(Vec<i64>, Lent), Vec<usize>> = BTreeMap::new();
+        let mut places: BTreeMap<(Balance, Lent), Vec<usize>> = BTreeMap::new();
         let mut held = 0_usize;
         // Threads that live, of those that this one joins at some time.
         let is_forked = |step: &&Step| forked.get(step.object as usize).copied().unwrap_or(false);
@@ -148,7 +149,7 @@ impl Stream {
         for (index, step) in self.steps.iter().enumerate() {
             // A thread that polls computes before its first attempt only.
             if held == 0 && alive.is_empty() && may_jump && !self.marks[index].retries {
-                places.entry((state.clone(), lent.clone())).or_default().push(index);
+                places.entry((state, lent.clone())).or_default().push(index);
             }
             may_jump = self.passes.is_empty() || meets(step);
             match step.op {
@@ -162,8 +163,8 @@ impl Stream {
                 _ => {}
             }
             if let Some((object, by)) = change(index) {
-                let matches = |key: &Option<u32>| key.is_none_or(|key| key == object);
-                kept.iter().zip(&mut state).filter(|(key, _)| matches(key)).for_each(|(_, sum)| *sum += by);
+                let keys = [None, Some(object)].into_iter().filter(|key| kept.contains(key));
+                keys.for_each(|key| state.change(key, by));
                 if kept.contains(&None) && !is_even(object) {
                     lent.change(object, by);
                 }
@@ -175,14 +176,18 @@ impl Stream {
         // A state that is rare is the thread's beginning or its end.
         let most = places.values().map(Vec::len).max().unwrap_or(0);
         places.retain(|_, places| places.len() * RARE >= most);
-        let ((state, lent), tops) = places
+        let ((_, lent), tops) = places
             .into_iter()
-            .max_by_key(|((state, _), places)| (state.iter().sum::<i64>(), places.len()))
+            .max_by_key(|((state, _), places)| (state.sum, places.len(), Reverse(places[0])))
             .unwrap_or_default();
+        // All these places have the same balance of each object.
+        let mut given: BTreeMap<u32, i64> = BTreeMap::new();
+        let before = (0..tops.first().copied().unwrap_or(0)).filter_map(change);
+        before.filter(|(object, _)| is_even(*object)).for_each(|(object, by)| {
+            *given.entry(object).or_default() += by;
+        });
         self.tops = tops;
-        let given = kept.iter().zip(&state).filter_map(|(key, by)| Some(((*key)?, *by)));
-        let given = given.chain(lent.0);
-        self.given = given.filter(|(_, by)| *by != 0).collect();
+        self.given = given.into_iter().chain(lent.0).filter(|(_, by)| *by != 0).collect();
         self.end = match self.tops[..] {
             // A stream of which there is nothing to repeat is performed to its end.
             [] | [_] => {
@@ -244,6 +249,27 @@ pub fn align(streams: &mut [Stream], threads: &[usize], first: &dyn Fn(usize) ->
                 streams[*thread].keep_passes(skipped[at], count);
             }
         }
+    }
+}
+
+/// How many permits of each object a thread has given back, beyond those that it has taken. There may be thousands of objects, and it is
+/// kept for many places, so it has a hash of the numbers.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Balance {
+    sum: i64,
+    /// The sum of the numbers, each times a random number that belongs to its object.
+    hash: u64,
+}
+
+impl Balance {
+    /// `object`: `None` for all together.
+    fn change(&mut self, object: Option<u32>, by: i64) {
+        // splitmix64
+        let mut random = object.map_or(1, |object| u64::from(object) + 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        random = (random ^ random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        random = (random ^ random >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.sum += by;
+        self.hash = self.hash.wrapping_add((random ^ random >> 31).wrapping_mul(by.cast_unsigned()));
     }
 }
 

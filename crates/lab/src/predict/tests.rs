@@ -359,6 +359,63 @@ fn time_that_the_recorder_cannot_see_is_refused_or_mentioned() {
     assert!(check.refusals[0].contains("no acquisition"), "{check:#?}");
 }
 
+/// However small they are, roles are replayed that have most of the acquisitions together.
+#[test]
+fn many_small_roles_are_replayed() {
+    let mut trace = one_lock(250, 100, 900, 0);
+    trace.about.threads.iter_mut().enumerate().for_each(|(at, thread)| thread.role = format!("worker {at}"));
+    let load = Load::new(&trace, 0.0);
+    assert_eq!((load.roles.len(), load.left_out.len()), (248, 2));
+    assert_eq!(check::of_trace(&load, 250).refusals, [""; 0]);
+    // Of a role with three quarters and one that hardly uses locks, one is.
+    let mut trace = one_lock(2, 100, 900, 0);
+    trace.about.threads[1].role = "idle".into();
+    trace.steps[1].truncate(2);
+    assert_eq!(Load::new(&trace, 0.0).left_out, ["idle"]);
+}
+
+/// Where there is nothing to replay, `--anyway` predicts nothing.
+#[test]
+fn no_option_is_recommended_in_vain() {
+    let mut trace = one_lock(2, 1_000, 9_000, 0);
+    let anyway = "--anyway predicts all the same";
+    let refused = plan(&one_lock(4, 1_000, 99_000, 100_000), &[], &[]);
+    assert!(report(&trace, &refused).0.contains(anyway));
+    trace.steps.iter_mut().for_each(|steps| *steps = vec![Step { op: op::EXIT, ..Step::default() }]);
+    let (text, _) = report(&trace, &plan(&trace, &[], &[]));
+    assert!(text.contains("no acquisition of a lock") && !text.contains(anyway), "{text}");
+}
+
+/// The process was stopped in one of its unlocks: the simulation is not made so much longer.
+#[test]
+fn a_call_of_minutes_makes_no_long_simulation() {
+    let mut trace = one_lock(4, 10_000, 90_000, 0);
+    trace.steps[0][101].wait = 653_000_000_000;
+    assert_eq!(trace.steps[0][101].op, op::RELEASE);
+    near(run(&trace, "mcs", 4, None).throughput, 4.0 * 1e9 / 100_000.0, 0.2);
+}
+
+/// Threads that take two locks in one order, and later in the other one. The program keeps these times apart, and the replay does not.
+#[test]
+fn locks_in_different_orders_are_refused() {
+    let mut trace = one_lock(2, 1_000, 1_000, 0);
+    trace.about.objects.push(0);
+    let step = |op, object| Step { op, object, cpu: 1_000, off: 0, wait: 0 };
+    let nested = |outer, inner| {
+        let steps = [(op::ACQUIRE, outer), (op::ACQUIRE, inner), (op::RELEASE, inner), (op::RELEASE, outer)];
+        steps.map(|(op, object)| step(op, object)).repeat(500)
+    };
+    for lock in ["mcs", "glibc", "shfl"] {
+        trace.steps = vec![[nested(0, 1), nested(1, 0)].concat(); 2];
+        trace.about.mutex = lock.into();
+        let (text, json) = report(&trace, &plan(&trace, &[], &[]));
+        assert_eq!(json["refused"], true, "{lock}: {text}");
+        assert!(text.contains("in different orders at different times"), "{lock}: {text}");
+        trace.steps = vec![nested(0, 1); 2];
+        assert!(!run(&trace, lock, 4, None).deadlocked, "{lock}");
+    }
+}
+
 #[test]
 fn roles_keep_their_proportions() {
     let mut trace = one_lock(4, 1_000, 9_000, 0);

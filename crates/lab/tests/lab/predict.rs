@@ -1,16 +1,22 @@
 //! `latchwork-lab predict`: what comes out of a trace that is written here.
 
 use crate::COMMAND;
-use crate::common::{output, scratch, stderr, stdout};
+use crate::common::{latchwork, output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// Two threads that compute for 9 us, and then hold the lock for 1 us. Each call waited for so many nanoseconds.
 fn write(path: &Path, wait: u64) {
+    write_threads(path, 2, wait);
+}
+
+fn write_threads(path: &Path, threads: usize, wait: u64) {
     let pair = [
         Step { op: op::ACQUIRE, object: 0, cpu: 9_000, off: 0, wait },
         Step { op: op::RELEASE, object: 0, cpu: 1_000, ..Step::default() },
@@ -25,10 +31,10 @@ fn write(path: &Path, wait: u64) {
             rwlock: "glibc".into(),
             classes: vec![Class { name: "the lock".into(), kind: "mutex".into(), is_static: true }],
             objects: vec![0],
-            threads: vec![thread(1), thread(2)],
+            threads: (1..=threads as u32).map(thread).collect(),
             ..About::default()
         },
-        steps: vec![pair.repeat(200), pair.repeat(200)],
+        steps: vec![pair.repeat(200); threads],
     };
     let mut bytes = Vec::new();
     trace.write_to(&mut bytes).unwrap();
@@ -109,6 +115,43 @@ fn a_file_that_is_not_there_is_named() {
         Command::new(COMMAND).args(["predict", "/no/such/trace.lw", "--machine", "1x2"]).output().unwrap();
     let said = stderr(&output);
     assert!(said.starts_with("latchwork-lab: /no/such/trace.lw: No such file"), "{said}");
+}
+
+#[test]
+fn more_threads_than_can_be_simulated_are_refused() {
+    let directory = scratch("predict-threads");
+    write_threads(&directory.join("trace.lw"), 1_100, 0);
+    let mut command = Command::new(COMMAND);
+    command.current_dir(&directory).args(["predict", "trace.lw", "--machine", "1x4", "--threads", "2"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let wanted = "1100 threads ran at the same time, and at most 1024 can be simulated: record with fewer";
+    assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The first signal ends it, also in the middle of long simulations.
+#[test]
+fn a_signal_ends_simulations_that_run() {
+    let directory = scratch("predict-signal");
+    write(&directory.join("trace.lw"), 0);
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["predict", "trace.lw", "--machine", "1x4", "--recorded-on", "1x2"]);
+    command
+        .args(["--threads", "2", "--acquisitions", "10000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    until_it_watches_for_ctrl_c(&child);
+    // SAFETY: a signal to a process of this test, which has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let ended = (0..300).find_map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap()
+    });
+    let _ = child.kill();
+    assert_eq!(ended.expect("it ends within 30 s").code(), Some(128 + libc::SIGINT));
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! locks  = entry *(";" entry)
 //! entry  = "B" hex                          a module, by its build id; modules are numbered from 0
-//!        | "P" path                         a module without build id, by its path; %XX stands for a byte
+//!        | "P" path *(" " path)             a module without build id, by any of its paths; %XX stands for a byte
 //!        | family "@" lock " " span         a lock for static objects that lie within the span
 //!        | family "<" lock *(" " span)      a lock for objects that are initialised, or else first used, from there: a
 //!                                           span for each frame, the innermost first
@@ -50,7 +50,7 @@ struct Span {
 #[derive(Clone, Copy)]
 enum Module {
     BuildId { bytes: [u8; 32], length: usize },
-    Path(&'static [u8]),
+    Paths(&'static [u8]),
 }
 
 enum Where {
@@ -172,7 +172,7 @@ impl Reader {
             [b'B', hex @ ..] => {
                 return self.module(build_id(hex).ok_or("a build id is 1 to 32 bytes in hex")?);
             }
-            [b'P', path @ ..] => return self.module(Module::Path(path)),
+            [b'P', paths @ ..] => return self.module(Module::Paths(paths)),
             [b'm', kind, rest @ ..] => (Family::Mutex, *kind, rest),
             [b'r', kind, rest @ ..] => (Family::RwLock, *kind, rest),
             _ => return Err(unknown),
@@ -223,7 +223,7 @@ impl Reader {
             let modules: &'static [Module] =
                 core::slice::from_raw_parts(self.modules.as_ptr().cast(), self.module_count);
             let rules = core::slice::from_raw_parts(self.rules.as_ptr().cast(), self.rule_count);
-            let by_path = modules.iter().any(|module| matches!(module, Module::Path(_)));
+            let by_path = modules.iter().any(|module| matches!(module, Module::Paths(_)));
             let program = if by_path { program() } else { b"" };
             let locks = memory::map(size_of::<Locks>()).cast::<Locks>();
             locks.write(Locks { modules, rules, sites: self.sites, program });
@@ -391,9 +391,10 @@ impl Locks {
             let id = modules::build_id(module, bias);
             let is = |known: &Module| match known {
                 Module::BuildId { bytes, length } => id == Some(&bytes[..*length]),
-                Module::Path(path) => {
+                Module::Paths(paths) => {
                     let name = module.name();
-                    is_path(path, if name.is_empty() { self.program } else { name })
+                    let name = if name.is_empty() { self.program } else { name };
+                    paths.split(|byte| *byte == b' ').any(|path| is_path(path, name))
                 }
             };
             (self.modules.iter().position(is), address.wrapping_sub(bias))

@@ -3,6 +3,11 @@ use super::*;
 /// A file of one thread and one mutex, whose ticks are nanoseconds, with these events: operation, gap and wait. `ended`: when the
 /// process ended; 0: it was killed.
 fn with_events(name: &str, ended: u64, events: &[(u32, u32, u32)]) -> Raw {
+    with_chunk(name, ended, events, 1, 0)
+}
+
+/// The same, with room for so many chunks. `next`: the chunk behind the first one, plus one.
+fn with_chunk(name: &str, ended: u64, events: &[(u32, u32, u32)], capacity: u32, next: u32) -> Raw {
     let path = std::env::temp_dir().join(format!("latchwork-{name}-{}.trace", std::process::id()));
     let file = File::create(&path).expect("the directory is there");
     let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
@@ -17,14 +22,11 @@ fn with_events(name: &str, ended: u64, events: &[(u32, u32, u32)]) -> Raw {
         long(nanos, moment);
     }
     long(offset_of!(Header, long), 100_000);
-    for count in [
-        offset_of!(Header, threads),
-        offset_of!(Header, objects),
-        offset_of!(Header, chunks),
-        offset_of!(Header, chunk_capacity),
-    ] {
+    for count in [offset_of!(Header, threads), offset_of!(Header, objects), offset_of!(Header, chunks)] {
         word(count, 1);
     }
+    word(offset_of!(Header, chunk_capacity), capacity);
+    word(CHUNKS_AT + offset_of!(Chunk, next), next);
     word(THREADS_AT + offset_of!(Thread, state), 1);
     word(THREADS_AT + offset_of!(Thread, first), 1);
     long(THREADS_AT + offset_of!(Thread, started), 3000);
@@ -64,4 +66,11 @@ fn a_killed_process_without_a_counter() {
     let raw = with_events("killed", 0, &[(op::ACQUIRE, 0, 0), (op::RELEASE, 1_000_000, 0)]);
     let thread = &raw.threads[0];
     assert_eq!((thread.start_ns, thread.end_ns), (2000, 1_002_000));
+}
+
+/// A damaged file: the events of a chunk that leads to itself are read once, however many chunks the file says that it has room for.
+#[test]
+fn chunks_in_a_circle_are_read_once() {
+    let raw = with_chunk("circle", 0, &[(op::ACQUIRE, 0, 0), (op::RELEASE, 10, 0)], 32_768, 1);
+    assert_eq!(raw.threads[0].steps.len(), 2);
 }

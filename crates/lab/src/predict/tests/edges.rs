@@ -448,3 +448,24 @@ fn a_join_at_the_end_is_kept() {
     assert!(load.shares.joining > 0.2 && load.shares.timed == 0.0, "{:?}", load.shares);
     assert_eq!(check::of_trace(&load, 16).refusals, Vec::<String>::new());
 }
+
+/// A thread that takes 20,000 semaphores one by one, and then gives them back. What is kept of each place must not grow with their number.
+#[test]
+fn many_semaphores_take_no_long_time() {
+    const MANY: u32 = 20_000;
+    let mut writer = Writer::new(&["worker"]);
+    let about = &mut writer.trace.about;
+    about.objects = vec![2; MANY as usize + 1];
+    about.objects[0] = 0;
+    for _ in 0..3 {
+        writer.event(0, (op::ACQUIRE, MUTEX), 100, 0);
+        writer.event(0, (op::RELEASE, MUTEX), 100, 0);
+        (1..=MANY).for_each(|object| writer.event(0, (op::WAKE, object), 100, 0));
+        (1..=MANY).for_each(|object| writer.event(0, (op::SLEEP, object), 100, 0));
+    }
+    let stream = &Load::new(&writer.done(), 0.0).streams[0];
+    let round = 2 + 2 * MANY as usize;
+    let all_given = 2 + MANY as usize;
+    assert_eq!((&stream.tops[..], stream.end), (&[all_given, all_given + round][..], all_given + 2 * round));
+    assert_eq!(stream.given, (1..=MANY).map(|object| (object, 1)).collect::<Vec<_>>());
+}

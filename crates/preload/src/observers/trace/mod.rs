@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::kind;
 use latchwork_recording::trace::{Header, SHARED, op};
 use libc::{EBUSY, ETIMEDOUT, c_int, c_void, clockid_t, timespec};
-use stream::ticks;
+use stream::{Stream, ticks};
 use threads::{create, join};
 
 mod file;
@@ -89,6 +89,8 @@ pub(crate) fn install(
 
 /// Milliseconds until events are written, and for which they are.
 static WINDOW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The rate of the recorder's clock.
+static TICKS_PER_MS: AtomicU64 = AtomicU64::new(0);
 
 fn number(text: &[u8]) -> u64 {
     text.iter()
@@ -128,8 +130,17 @@ pub(crate) fn begin() {
         header.empty_gap.store(gap, Relaxed);
         header.empty_release.store(release, Relaxed);
     }
+    // If the thread gets no stream: the calls above are not the program's.
+    header.unknown.store(0, Relaxed);
     let per_ms = stream::ticks_per_ms(Moment { ticks: header.started_ticks, nanos: header.started });
-    stream::set_window(per_ms, WINDOW[0].load(Relaxed), WINDOW[1].load(Relaxed));
+    TICKS_PER_MS.store(per_ms, Relaxed);
+    open_window();
+}
+
+/// The process begins.
+fn open_window() {
+    let [per_ms, delay, length] = [&TICKS_PER_MS, &WINDOW[0], &WINDOW[1]].map(|word| word.load(Relaxed));
+    stream::set_window(per_ms, delay, length);
 }
 
 /// What [`begin`] has measured.
@@ -165,6 +176,7 @@ pub(crate) fn after_fork() {
             for (cost, value) in COSTS.into_iter().zip(costs) {
                 cost(header).store(value, Relaxed);
             }
+            open_window();
         }
         // The layer only passes the calls on.
         Err(why) => losses::report(parent.as_ref(), "trace", file::directory(), why),
@@ -252,20 +264,30 @@ fn spinning(s: *mut Spin) -> Call {
 /// Writes an event of the calling thread that ends now.
 #[inline(always)]
 fn event(kind: u32, address: usize, op: u32, since: Option<u64>) {
-    if let Some(stream) = stream::current() {
-        match objects::find(kind, address) {
-            Some(object) => stream.event(op, object, since),
-            None => unknown(),
+    match of(kind, address) {
+        Some((stream, object)) => {
+            stream.event_with(op, object, since, is_recursive(kind, address, op).into())
         }
+        None => stream::unknown(),
     }
 }
 
-/// There was no record for an object.
-#[cold]
-fn unknown() {
-    if file::is_open() {
-        file::header().unknown.fetch_add(1, Relaxed);
-    }
+/// Whether the event is an acquisition of a recursive mutex.
+#[inline(always)]
+fn is_recursive(kind: u32, address: usize, op: u32) -> bool {
+    // SAFETY: the address is that of a mutex, which the caller exposed, and which is live: the thread holds it.
+    kind == kind::MUTEX
+        && matches!(op, op::ACQUIRE | op::TRY)
+        && unsafe {
+            (*core::ptr::with_exposed_provenance::<Mutex>(address)).kind.load(Relaxed) & 3 == RECURSIVE
+        }
+}
+
+/// The calling thread's stream, and the index of an object. `None`: one of them has no record.
+#[inline(always)]
+fn of(kind: u32, address: usize) -> Option<(&'static mut Stream, u32)> {
+    let stream = stream::current()?;
+    Some((stream, objects::find(kind, address)?))
 }
 
 /// A lock call that may wait: `attempt` first, then `block`.
@@ -312,14 +334,12 @@ fn wake(kind: u32, address: usize, op: u32, below: impl FnOnce() -> c_int) -> c_
         return result;
     }
     // From here on the object may be gone: its address is enough.
-    if let Some(stream) = stream::current() {
-        match objects::find(kind, address) {
-            Some(object) => {
-                stream.event(op, object, Some(since));
-                stream.make_room();
-            }
-            None => unknown(),
+    match of(kind, address) {
+        Some((stream, object)) => {
+            stream.event(op, object, Some(since));
+            stream.make_room();
         }
+        None => stream::unknown(),
     }
     result
 }
@@ -333,7 +353,7 @@ fn release(kind: u32, address: usize, below: impl FnOnce() -> c_int) -> c_int {
 /// The program makes an object. Its stack is that of this call.
 fn made(kind: u32, address: usize) {
     if file::is_open() && objects::find(kind, address).is_none() {
-        unknown();
+        stream::unknown();
     }
 }
 
@@ -365,7 +385,7 @@ fn wait(c: *mut Cond, m: *mut Mutex, below: impl FnOnce() -> c_int) -> c_int {
     }
     let op = if timed_out(result) { op::FAILED } else { op::SLEEP };
     event(kind::CONDVAR, c.addr(), op, Some(since));
-    event(kind::MUTEX, m.addr(), op::ACQUIRE, None);
+    event(kind::MUTEX, m.expose_provenance(), op::ACQUIRE, None);
     result
 }
 
@@ -377,11 +397,10 @@ fn timed_out(result: c_int) -> bool {
 
 /// Locks a mutex again after a wait for a condition variable of this library's.
 unsafe extern "C" fn relock(m: *mut Mutex) -> c_int {
-    if let Some(stream) = stream::current() {
-        let (address, since) = core::mem::take(&mut stream.sleeps);
-        if address != 0 {
-            event(kind::CONDVAR, address, op::SLEEP, Some(since));
-        }
+    match stream::current().map(|stream| core::mem::take(&mut stream.sleeps)) {
+        Some((0, _)) => {}
+        Some((address, since)) => event(kind::CONDVAR, address, op::SLEEP, Some(since)),
+        None => stream::unknown(),
     }
     // SAFETY: the program's mutex is live.
     unsafe { mutex_lock(m) }
@@ -404,7 +423,7 @@ fn made_barrier(b: BarrierPtr, attr: *const Attr, count: u32) {
         unsafe { pthread_barrierattr_getpshared(attr, &mut shared) };
     }
     if file::is_open() && !objects::barrier(b.addr(), if shared == 0 { count } else { SHARED }) {
-        unknown();
+        stream::unknown();
     }
 }
 
@@ -416,21 +435,18 @@ unsafe extern "C" {
 #[inline(always)]
 fn meet(b: BarrierPtr, below: impl FnOnce() -> c_int) -> c_int {
     // When the thread is through, another one may have destroyed the barrier, and made one for more threads there.
-    let object = stream::current().map(|_| objects::find(kind::BARRIER, b.addr()));
+    let object = of(kind::BARRIER, b.addr()).map(|(_, object)| object);
     let since = ticks();
     let result = below();
     let is_chosen = result == libc::PTHREAD_BARRIER_SERIAL_THREAD;
     if result != 0 && !is_chosen {
         return result;
     }
-    match object {
-        Some(Some(object)) => {
-            if let Some(stream) = stream::current() {
-                stream.event_with(op::SLEEP, object, Some(since), is_chosen.into());
-            }
+    match (object, stream::current()) {
+        (Some(object), Some(stream)) => {
+            stream.event_with(op::SLEEP, object, Some(since), is_chosen.into());
         }
-        Some(None) => unknown(),
-        None => {}
+        _ => stream::unknown(),
     }
     result
 }

@@ -45,6 +45,10 @@ pub(super) fn find(kind: u32, address: usize) -> Option<u32> {
 #[cold]
 #[inline(never)]
 fn make(kind: u32, address: usize) -> Option<u32> {
+    // Without a slot no later call would find the record, and each of them would take one.
+    if slots(address).all(|slot| slot.load(Relaxed) != 0) {
+        return None;
+    }
     let index = file::new_object()?;
     let object = file::object(index);
     object.kind.store(kind, Relaxed);

@@ -99,7 +99,23 @@ pub(super) fn set_window(ticks_per_ms: u64, delay_ms: u64, length_ms: u64) {
     LENGTH.store(if length_ms == 0 { u64::MAX } else { length_ms * ticks_per_ms }, Relaxed);
 }
 
-/// The calling thread's stream. `None`: nothing is recorded, or the thread gets none.
+/// Whether events of this moment are written.
+#[inline(always)]
+fn in_window(now: u64) -> bool {
+    let begin = BEGIN.load(Relaxed);
+    now >= begin && now - begin <= LENGTH.load(Relaxed)
+}
+
+/// Counts an event for which the calling thread, or the object, has no record.
+#[cold]
+#[inline(never)]
+pub(super) fn unknown() {
+    if file::is_open() && in_window(ticks()) {
+        file::header().unknown.fetch_add(1, Relaxed);
+    }
+}
+
+/// The calling thread's stream. `None`: nothing is recorded, or the thread gets none; each of its events is [`unknown`].
 #[inline(always)]
 pub(super) fn current() -> Option<&'static mut Stream> {
     let stream = Current::get();
@@ -134,16 +150,12 @@ fn make(mut stream: *mut Stream) -> Option<&'static mut Stream> {
         thread.state.store(1, Release);
         Some(made)
     });
-    let Some(made) = made else {
-        file::header().unknown.fetch_add(1, Relaxed);
-        return None;
-    };
     // SAFETY: as in `current`.
-    let stream = unsafe { &mut *made };
+    let stream = unsafe { &mut *made? };
     if stream.last != 0 {
         stream.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
     }
-    Current::set(made);
+    Current::set(stream);
     Native::notice_exit();
     Some(stream)
 }
@@ -192,12 +204,9 @@ pub(super) fn enter(index: u32, function: usize) {
         thread.state.store(1, Release);
         Some(stream)
     });
-    let Some(entered) = entered else {
-        file::header().unknown.fetch_add(1, Relaxed);
-        return;
-    };
-    let (now, begin) = (ticks(), BEGIN.load(Relaxed));
-    if now >= begin && now - begin <= LENGTH.load(Relaxed) {
+    let Some(entered) = entered else { return };
+    let now = ticks();
+    if in_window(now) {
         // SAFETY: as in `current`.
         unsafe { &mut *entered }.begin(now);
     }

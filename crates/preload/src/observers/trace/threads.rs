@@ -4,8 +4,7 @@
 //! that make no lock call. The creating thread takes the record, and passes [`begin`] to the C library in place of the program's
 //! function.
 
-use super::stream::{self, ticks};
-use super::unknown;
+use super::stream::{self, Stream, ticks};
 use crate::state::table::Start;
 use core::cell::UnsafeCell;
 use core::ptr::{null_mut, without_provenance_mut};
@@ -27,17 +26,10 @@ pub(super) fn create(
     argument: *mut c_void,
     below: impl FnOnce(Start, *mut c_void) -> c_int,
 ) -> c_int {
-    let index = match stream::current() {
-        None => None,
-        Some(stream) => match stream.new_child() {
-            None => {
-                unknown();
-                None
-            }
-            index => index,
-        },
+    let Some(index) = stream::current().and_then(Stream::new_child) else {
+        stream::unknown();
+        return below(start, argument);
     };
-    let Some(index) = index else { return below(start, argument) };
     let since = ticks();
     // SAFETY: the index is this thread's until the call below.
     unsafe { *TASKS.0[index as usize].0.get() = Some((start, argument)) };
@@ -77,10 +69,12 @@ pub(super) fn join(thread: libc::pthread_t, below: impl FnOnce() -> c_int) -> c_
         // It has not waited.
         _ => return result,
     };
-    if let Some(stream) = stream::current() {
-        let (object, more) = trace::join::pack(handle);
-        stream.event_with(op::JOIN, object, Some(since), more);
-        stream.make_room();
-    }
+    let Some(stream) = stream::current() else {
+        stream::unknown();
+        return result;
+    };
+    let (object, more) = trace::join::pack(handle);
+    stream.event_with(op::JOIN, object, Some(since), more);
+    stream.make_room();
     result
 }

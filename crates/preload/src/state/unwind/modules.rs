@@ -111,7 +111,7 @@ pub(super) fn find(address: usize) -> Option<Object> {
     }
 }
 
-/// The build id of a module.
+/// The build id of a module: its first 32 bytes, if it has more.
 ///
 /// # Safety
 ///
@@ -136,7 +136,7 @@ pub(crate) unsafe fn build_id(module: &Object, bias: usize) -> Option<&'static [
                 let name_end = name.next_multiple_of(4);
                 let found = rest.get(name_end..name_end + content)?;
                 if word(8) == GNU_BUILD_ID && rest.starts_with(b"GNU\0") {
-                    return Some(found);
+                    return Some(found.get(..32).unwrap_or(found));
                 }
                 notes = rest.get(name_end + content.next_multiple_of(4)..).unwrap_or(&[]);
             }
