@@ -247,9 +247,11 @@ fn skewed(class: &Class) -> Option<String> {
 /// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
 fn split(profile: &Profile, class: &Class) -> Option<String> {
     let process = &class.busiest;
-    let held_ns =
-        class.holds.mean_ns() as f64 * process.acquisitions as f64 / process.instances.max(1) as f64;
-    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0);
+    let held_ns = class.mean_hold_ns(profile.seconds) as f64 * process.acquisitions as f64
+        / process.instances.max(1) as f64;
+    // What is sure if the sample of the holds has more long ones than it should.
+    let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
+    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
     // With the parts of a long section a thread would have to hold many parts.
     let at_a_time_ns =
         profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
@@ -262,9 +264,11 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
     let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
     Some(format!(
-        "{}: split it, if its data can be: it is held {} of the time, and one acquisition in {} waits. With {parts} locks for \
+        "{}: split it, if its data can be: it is held {}{} of the time, and one acquisition in {} waits. With {parts} locks for \
          parts of the data, about one in {} would.",
         class.name,
+        // A tenth is within what two digits say.
+        if margin < 0.1 { "" } else { "at least " },
         percent(busy),
         count(one_in),
         count(one_in * parts)
@@ -326,7 +330,7 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::model::Thread;
+    use crate::profile::model::{Bucket, Thread};
     use crate::profile::sample;
 
     fn rules(profile: &Profile) -> Vec<&'static str> {
@@ -483,6 +487,21 @@ mod tests {
             (class.contended, class.timeouts) = (2_500_000, 1_250_000);
         };
         assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        // Holds of 40 ms that each stand for 64: what is left is sure.
+        let uncertain = |class: &mut Class| {
+            busy(class);
+            let bucket = |length, count| Bucket { start: length, end: length, count };
+            class.holds.buckets = vec![bucket(2_000, 125_000), bucket(40_000_000, 64)];
+            (class.holds.count, class.holds.sum_ns) = (125_064, 125_064 * 4_000);
+        };
+        assert_eq!(rules(&profile(&uncertain)), [""; 0]);
+        let rather_sure = |class: &mut Class| {
+            uncertain(class);
+            class.holds.buckets[1].start = 2_000_000;
+            class.holds.buckets[1].end = 2_000_000;
+        };
+        let text = advice(&profile(&rather_sure))[0].text.clone();
+        assert!(text.contains("it is held at least 24% of the time"), "{text}");
         // Most gave up, or the holder is not known and its sections are long.
         let in_vain = |class: &mut Class| {
             gave_up(class);

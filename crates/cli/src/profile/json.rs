@@ -78,7 +78,8 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         "thread_change_share": known_ratio(class.successions.by_thread, class.successions.compared),
         "cpu_change_share": known_ratio(class.successions.by_cpu, class.successions.compared),
         "node_change_share": known_ratio(class.successions.by_node, class.successions.compared),
-        "hold_ns": known(holds, Lengths::mean_ns),
+        "hold_ns": known(holds, |_| class.mean_hold_ns(profile.seconds)),
+        "hold_error_ns": known(holds, |holds| holds.sampling_error_ns().0),
         "hold_samples": class.holds.count,
     });
     let more = [

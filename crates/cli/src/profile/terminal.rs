@@ -42,9 +42,10 @@ fn locks(profile: &Profile) -> String {
         return String::new();
     }
     let mut table = table([
-        "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "held 99%",
+        "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "±", "held 99%",
     ]);
     for class in &classes {
+        let margin = class.holds.sampling_error_ns().margin_ns();
         let known = |ns: u64| if class.holds.count == 0 { "-".into() } else { time(ns) };
         table.add_row([
             cut(&class.name),
@@ -59,11 +60,12 @@ fn locks(profile: &Profile) -> String {
             percent(ratio(class.lost_ns(), waited)),
             time(class.waits.quantile_ns(0.99)),
             time(class.waits.max_ns),
-            known(class.holds.mean_ns()),
+            known(class.mean_hold_ns(profile.seconds)),
+            if margin == 0 { String::new() } else { time(margin) },
             known(class.holds.quantile_ns(0.99)),
         ]);
     }
-    (2..=10).for_each(|column| right(&mut table, column));
+    (2..=11).for_each(|column| right(&mut table, column));
     let mut text = format!("\n{}\n", table.trim_fmt());
     let rest = profile.locks.len() - classes.len();
     if rest > 0 {
