@@ -3,13 +3,14 @@
 //! Each rule of [`advice`] states its threshold with its reason. A rule looks only at classes that matter: at locks that
 //! cost the program a noticeable part of its time.
 
+use super::conditions;
 use super::files::LOSSY;
 use super::model::{Class, Kind, OWN, Profile};
-use super::units::{count, percent, time};
+use super::units::{self, count, percent, time};
 
 /// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing
 /// that is done about them shows.
-const NOTABLE: f64 = 0.01;
+pub const NOTABLE: f64 = 0.01;
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
 const MATTERS: f64 = 0.05;
@@ -56,6 +57,7 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
     let mut sentences = profile.missing.clone();
     let whole = sentences.is_empty();
     sentences.extend(still_waiting(profile));
+    sentences.extend(conditions::locks(profile));
     let is_used = |class: &Class| {
         [class.acquisitions, class.contended, class.failed_tries, class.timeouts, class.waiting.threads]
             != [0; 5]
@@ -63,26 +65,43 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
     if !profile.locks.iter().any(is_used) {
         let lost = profile.dropped.iter().any(|dropped| LOSSY.contains(&dropped.what.as_str()));
         let none = match (whole, profile.attached) {
-            (true, false) => "The program called no lock that latchwork sees.",
-            (true, true) => "The program called no lock that latchwork sees while it was recorded.",
-            (false, _) => "What was recorded called no lock that latchwork sees.",
+            (true, false) => "The program called no pthread lock.",
+            (true, true) => "The program called no pthread lock while it was recorded.",
+            (false, _) => "What was recorded called no pthread lock.",
         };
-        sentences.push(if lost { "There was no room to record the lock calls.".into() } else { none.into() });
+        if lost {
+            sentences.push("There was no room to record the lock calls.".into());
+        } else {
+            sentences.extend([none.into(), UNSEEN.into()]);
+        }
+        sentences.extend(conditions::others(profile));
         return sentences;
     }
+    let calls = profile
+        .locks
+        .iter()
+        .fold(0, |sum: u64, class| sum.saturating_add(class.calls()).saturating_add(class.failed_tries));
     let (share, idle) = (ratio(waited, lived), profile.idle_ns());
     if waited == 0 {
         let none = match (whole, profile.attached) {
-            (true, false) => "No thread ever waited for a lock.",
-            (true, true) => "No thread waited for a lock while the program was recorded.",
-            (false, _) => "No thread that was recorded ever waited for a lock.",
+            (true, false) => "No thread ever waited for a mutex, reader-writer lock or spin lock",
+            (true, true) => {
+                "No thread waited for a mutex, reader-writer lock or spin lock while the program was recorded"
+            }
+            (false, _) => {
+                "No thread that was recorded ever waited for a mutex, reader-writer lock or spin lock"
+            }
         };
-        sentences.push(none.into());
+        sentences.push(format!("{none} ({} in all).", units::things(calls, "call")));
+        sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
+        sentences.extend(conditions::others(profile));
         return sentences;
     }
     let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
     sentences.push(if ratio(waited, lived.saturating_sub(idle)) < NOTABLE && whole {
-        format!("Locks do not slow this program down: threads spent {total}.")
+        // What else threads waited for may be locks, too.
+        let which = if idle == 0 { "Locks" } else { "Mutexes, reader-writer locks and spin locks" };
+        format!("{which} do not slow this program down: threads spent {total}.")
     } else {
         format!("Threads spent {total}.")
     });
@@ -105,14 +124,17 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
             percent(ratio(handover, waited))
         ));
     }
-    if idle > 0 && lived > 0 {
-        sentences.push(format!(
-            "Threads spent {} of their time waiting for conditions, which is no contention.",
-            percent(ratio(idle, lived))
-        ));
-    }
+    sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
+    sentences.extend(conditions::others(profile));
     sentences
 }
+
+/// Why there may be more than the verdict knows of.
+const UNSEEN: &str = "Locks that are not pthread's cannot be seen: those of Rust's std and of Go, and a program's own spin locks and \
+                      futexes.";
+
+/// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
+const FEW_CALLS: u64 = 1_000;
 
 /// Threads that have waited for a lock for so long, and still do when the recording ends, are worth the first sentence: perhaps they
 /// wait for each other. A shorter wait at the end is one of many waits for a busy lock.
@@ -342,6 +364,7 @@ mod tests {
         let text = verdict(&sample::profile()).join(" ");
         for part in [
             "Threads spent 38% of their time waiting for locks",
+            "waiting for conditions: for work, or for locks that are built from them (Java's monitors are)",
             "91% of that for cache.mutex_ (3 instances)",
             "84% of it while Cache::evict held it, 1.2 ms at a time",
         ] {
@@ -351,12 +374,24 @@ mod tests {
 
     #[test]
     fn a_program_without_waiting_is_told_so() {
-        assert_eq!(verdict(&Profile::default()), ["The program called no lock that latchwork sees."]);
+        assert_eq!(verdict(&Profile::default()), ["The program called no pthread lock.", UNSEEN]);
         let mut profile = sample::profile();
         for class in &mut profile.locks {
             class.waits = Default::default();
         }
-        assert_eq!(verdict(&profile)[0], "No thread ever waited for a lock.");
+        let none = "No thread ever waited for a mutex, reader-writer lock or spin lock";
+        assert_eq!(verdict(&profile)[0], format!("{none} (1.0 M calls in all)."));
+        // What is not known is not denied.
+        assert!(
+            verdict(&profile)[1].contains("The recording does not tell which"),
+            "{:?}",
+            verdict(&profile)
+        );
+        profile.condvars.clear();
+        assert_eq!(verdict(&profile).len(), 1);
+        profile.locks.truncate(1);
+        profile.locks[0].acquisitions = 1;
+        assert_eq!(verdict(&profile), [format!("{none} (1 call in all)."), UNSEEN.into()]);
         assert_eq!(rules(&profile), [""; 0]);
     }
 
@@ -398,6 +433,10 @@ mod tests {
         let text = verdict(&profile).join(" ");
         assert!(text.starts_with("Threads spent 0.4% of their time waiting for locks"), "{text}");
         assert!(text.contains("99% of their time waiting for conditions"), "{text}");
+        profile.locks.iter_mut().for_each(|class| class.waits.sum_ns /= 1_000);
+        let slow = "Mutexes, reader-writer locks and spin locks do not slow this program down";
+        assert!(verdict(&profile)[0].starts_with(slow), "{:?}", verdict(&profile));
+        profile.locks.iter_mut().for_each(|class| class.waits.sum_ns *= 1_000);
         assert_eq!(rules(&profile), rules(&sample::profile()));
     }
 
@@ -409,7 +448,8 @@ mod tests {
             change(&mut class);
             verdict(&Profile { locks: vec![class], ..Profile::default() })
         };
-        assert_eq!(class(&|class| class.failed_tries = 1), ["No thread ever waited for a lock."]);
+        let tried = class(&|class| class.failed_tries = 1);
+        assert!(tried[0].starts_with("No thread ever waited for a mutex"), "{tried:?}");
         let timed = class(&|class| {
             (class.contended, class.timeouts, class.waits.sum_ns) = (1, 1, 5_000_000);
         });
@@ -417,11 +457,14 @@ mod tests {
         let attached = |class| verdict(&Profile { locks: vec![class], attached: true, ..Profile::default() });
         assert_eq!(
             attached(Class::default()),
-            ["The program called no lock that latchwork sees while it was recorded."]
+            ["The program called no pthread lock while it was recorded.", UNSEEN]
         );
         assert_eq!(
             attached(Class { acquisitions: 1, ..Class::default() }),
-            ["No thread waited for a lock while the program was recorded."]
+            [
+                "No thread waited for a mutex, reader-writer lock or spin lock while the program was recorded (1 call in all).",
+                UNSEEN
+            ]
         );
     }
 
@@ -432,12 +475,12 @@ mod tests {
         let none = of(&Profile { missing: missing(), ..Profile::default() });
         assert_eq!(
             none,
-            "Not in this report: a process. What was recorded called no lock that latchwork sees."
+            format!("Not in this report: a process. What was recorded called no pthread lock. {UNSEEN}")
         );
         let mut profile = Profile { missing: missing(), ..sample::profile() };
         assert!(of(&profile).starts_with("Not in this report: a process. Threads spent 38%"));
         profile.locks.iter_mut().for_each(|class| class.waits = Default::default());
-        assert!(of(&profile).ends_with("No thread that was recorded ever waited for a lock."));
+        assert!(of(&profile).contains("No thread that was recorded ever waited for a mutex"));
     }
 
     #[test]

@@ -195,7 +195,7 @@ fn condition(condition: &Condition, stacks: &mut Stacks) -> Value {
         .collect();
     json!({
         "name": condition.name,
-        "kind": if condition.is_semaphore { "semaphore" } else { "condition" },
+        "kind": condition.kind(),
         "origin": condition.origin,
         "waits": condition.waits,
         "still": condition.waiting.threads,

@@ -338,6 +338,7 @@ impl Joiner {
         into.wait_ns += from.wait_nanos;
         into.timeouts += from.timeouts;
         into.notifications += from.reads;
+        into.returned += if is_semaphore { from.relocks } else { 0 };
         Place::Condition(number)
     }
 

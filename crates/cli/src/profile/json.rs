@@ -165,6 +165,7 @@ fn one_condition(profile: &Profile, condition: &Condition) -> Value {
         "waiting_ns": condition.waiting.wait_ns,
         "timeouts": condition.timeouts,
         "notifications": condition.notifications,
+        "returned": condition.is_semaphore.then_some(condition.returned),
         "waiters": condition.waiters.iter().map(|found| waiter(profile, found)).collect::<Vec<_>>(),
     })
 }

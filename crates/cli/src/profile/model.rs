@@ -455,7 +455,7 @@ impl Cause {
     }
 }
 
-/// Condition variables or semaphores of one site. Waiting for them is not contention: a worker without work waits like this.
+/// Condition variables or semaphores of one site. Waiting for them is not counted as contention: a worker without work waits like this.
 #[derive(Clone, Debug, Default)]
 pub struct Condition {
     pub name: String,
@@ -470,6 +470,8 @@ pub struct Condition {
     pub waiting: Unfinished,
     /// Signals and broadcasts, or posts.
     pub notifications: u64,
+    /// Of the waits for a semaphore, those after which the same thread posted it.
+    pub returned: u64,
     /// Where threads waited, longest first.
     pub waiters: Vec<Waiter>,
 }
@@ -478,6 +480,22 @@ impl Condition {
     /// How long threads waited for it, also in waits that had not ended.
     pub fn idle_ns(&self) -> u64 {
         self.wait_ns.saturating_add(self.waiting.wait_ns)
+    }
+
+    /// Whether it serves as a lock: the thread that has waited for a semaphore posts it afterwards. One that waits for work leaves
+    /// that to the thread that brings the work.
+    pub fn is_lock(&self) -> bool {
+        // Where threads end or give up, or the recorder has forgotten a wait, one in ten may lack its post. A few waits say nothing.
+        self.is_semaphore && self.waits >= 10 && self.returned >= self.waits - self.waits / 10
+    }
+
+    /// For tables.
+    pub fn kind(&self) -> &'static str {
+        match (self.is_semaphore, self.is_lock()) {
+            (false, _) => "condition",
+            (true, false) => "semaphore",
+            (true, true) => "semaphore as a lock",
+        }
     }
 }
 

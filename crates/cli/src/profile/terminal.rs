@@ -2,7 +2,7 @@
 
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
-use super::units::{bytes, count, percent, time};
+use super::units::{bytes, count, percent, things, time};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
 
@@ -167,11 +167,11 @@ fn conditions(profile: &Profile) -> String {
         return String::new();
     }
     let mut table =
-        table(["waiting for work, not for a lock", "", "waits", "still waiting", "time", "notified"]);
+        table(["waiting for conditions and semaphores", "", "waits", "still waiting", "time", "notified"]);
     for condition in conditions {
         table.add_row([
             cut(&condition.name),
-            if condition.is_semaphore { "semaphore" } else { "condition" }.into(),
+            condition.kind().into(),
             count(condition.waits),
             count(condition.waiting.threads),
             time(condition.idle_ns()),
@@ -207,15 +207,6 @@ fn cost(profile: &Profile) -> String {
         text += &fold(note, "");
     }
     text
-}
-
-fn things(number: u64, what: &str) -> String {
-    let ending = match (number, what.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{} {what}{ending}", count(number))
 }
 
 fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
@@ -273,7 +264,7 @@ mod tests {
             "spinning",
             "blocked at",
             "Cache::evict (cache.cc:120)",
-            "waiting for work",
+            "waiting for conditions and",
             "What to try:",
             "Profiling: 1.0 M lock calls",
             "no room for 12 stacks",
