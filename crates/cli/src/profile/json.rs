@@ -1,7 +1,7 @@
 //! The profile as JSON, for scripts.
 
-use super::findings;
 use super::model::{Class, Condition, Lengths, Profile, StackId, Waiter, place};
+use super::{advice, findings};
 use serde_json::{Value, json};
 
 /// The document, with a line end.
@@ -15,7 +15,7 @@ pub fn text(profile: &Profile) -> String {
         "thread_ns": profile.lifetime_ns(),
         "wait_ns": profile.lost_ns(),
         "verdict": findings::verdict(profile),
-        "advice": findings::advice(profile).iter().map(|advice| json!({
+        "advice": advice::advice(profile).iter().map(|advice| json!({
             "rule": advice.rule,
             "lock": profile.locks[advice.lock].name,
             "text": advice.text,

@@ -8,9 +8,10 @@
 //! | [`symbols`] | turns addresses into names |
 //! | [`distinct`] | tells classes of one name apart |
 //! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
-//! | [`findings`], [`conditions`], [`chains`] | say what the profile means |
+//! | [`findings`], [`conditions`], [`advice`], [`chains`] | say what the profile means |
 //! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
 
+mod advice;
 pub mod attach;
 mod chains;
 mod conditions;

@@ -1,5 +1,6 @@
 //! The report on the terminal: the verdict, the tables, what to try, and what profiling cost.
 
+use super::advice;
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
 use super::units::{bytes, count, percent, things, time};
@@ -24,7 +25,7 @@ pub fn text(profile: &Profile) -> String {
     text += &locks(profile);
     text += &pairs(profile);
     text += &conditions(profile);
-    let advice = findings::advice(profile);
+    let advice = advice::advice(profile);
     if !advice.is_empty() {
         text += "\nWhat to try:\n";
         for advice in &advice {
