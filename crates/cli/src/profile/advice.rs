@@ -46,42 +46,44 @@ pub struct Advice {
 /// What to try, in the order of the locks.
 pub fn advice(profile: &Profile) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let waited = profile.lost_ns();
-    let reacquired: u64 = profile.locks.iter().map(|class| class.reacquire_ns).sum();
+    let (waited, reacquired) = (profile.lost_ns(), profile.reacquire_ns());
     let busy = profile.lifetime_ns().saturating_sub(profile.idle_ns());
-    if ratio(waited + reacquired, busy) < NOTABLE {
-        return advice;
-    }
+    // Whether so much of what all locks cost in this way is worth a rule.
+    let matters =
+        |part: u64, whole: u64| ratio(whole, busy) >= NOTABLE && ratio(part, whole) >= MATTERS && part > 0;
     for (lock, class) in profile.locks.iter().enumerate() {
-        if ratio(class.lost_ns() + class.reacquire_ns, waited + reacquired) < MATTERS {
-            continue;
-        }
         let mut add = |rule, text: String| advice.push(Advice { rule, lock, text });
-        let wakeups = is_wakeups(class);
+        let wakeups = is_wakeups(class) && matters(class.reacquire_ns, waited + reacquired);
         if wakeups {
-            add(
-                "wakeups",
-                format!(
-                    "{}: it is the condition variable's wakeups, not the lock: {} went to acquiring it again after a wait \
-                     for a condition. Signal one thread in place of all, and after unlocking.",
-                    class.name,
-                    time(class.reacquire_ns)
+            match after_conditions(profile, class) {
+                Some(text) => add("shorten", text),
+                None => add(
+                    "wakeups",
+                    format!(
+                        "{}: {} went to acquiring it again after a wait for a condition. Signal one thread in place of all, \
+                         and after unlocking.",
+                        class.name,
+                        time(class.reacquire_ns)
+                    ),
                 ),
-            );
+            }
         }
-        if let Some(text) = shorten(profile, class) {
-            add("shorten", text);
+        if matters(class.lost_ns(), waited) {
+            if let Some(text) = shorten(profile, class) {
+                add("shorten", text);
+            }
+            if let Some(text) = skewed(class) {
+                add("skewed", text);
+            } else if let Some(text) = split(profile, class) {
+                add("split", text);
+            }
+            if !wakeups && let Some(text) = other_lock(class) {
+                add("lock", text);
+            }
         }
-        if let Some(text) = skewed(class) {
-            add("skewed", text);
-        } else if let Some(text) = split(profile, class) {
-            add("split", text);
-        }
-        if !wakeups && let Some(text) = other_lock(class) {
-            add("lock", text);
-        }
-        if let Some(text) = polling(class) {
-            add("polling", text);
+        // A thread that polls does not wait in a call.
+        if is_polled(class) {
+            add("polling", polling(class));
         }
     }
     advice
@@ -90,6 +92,22 @@ pub fn advice(profile: &Profile) -> Vec<Advice> {
 /// More than half of what the lock costs is getting it back after a condition.
 fn is_wakeups(class: &Class) -> bool {
     class.reacquire_ns > class.waits.sum_ns
+}
+
+/// Threads that were woken wait for one holder, rather than for each other.
+fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = profile.longest_holder(class)?;
+    let all: u64 = class.holders.iter().map(|holder| holder.hold_ns).sum();
+    (ratio(holder.hold_ns, all) >= MOST && holder.at_a_time_ns() >= SHORT_NS).then(|| {
+        format!(
+            "{}: shorten the section of {}, which holds the lock for {} at a time: {} went to acquiring it again after a wait \
+             for a condition.",
+            class.name,
+            holder.function,
+            time(holder.at_a_time_ns()),
+            time(class.reacquire_ns)
+        )
+    })
 }
 
 /// One holder causes most of the waiting: its section is what to shorten. What else it does there depends on its length.
@@ -113,12 +131,12 @@ fn shorten(profile: &Profile, class: &Class) -> Option<String> {
     ))
 }
 
-/// The lock is split already, but most threads want the same part.
+/// The lock is split already, but most threads want the same part: one and a half times its even share, and half of all waiting.
 fn skewed(class: &Class) -> Option<String> {
     // Locks of other processes are no parts of this one's data.
     let process = &class.busiest;
     let share = ratio(process.longest_instance_ns, process.wait_ns);
-    (process.instances >= 4 && share >= MOST).then(|| {
+    (process.instances >= 2 && share >= MOST.max(1.5 / process.instances as f64)).then(|| {
         format!(
             "{}: {} of the waiting is for one of the {} locks: spread what they protect more evenly.",
             class.name,
@@ -194,16 +212,19 @@ fn other_lock(class: &Class) -> Option<String> {
 }
 
 /// Threads try again and again. Ten failures for one success are no accident.
-fn polling(class: &Class) -> Option<String> {
+pub fn is_polled(class: &Class) -> bool {
     // A hundred acquisitions: fewer say nothing about the program.
-    (class.failed_tries > 10 * class.acquisitions.max(100)).then(|| {
-        format!(
-            "{}: {} attempts failed for {} acquisitions: a loop around trylock takes CPU time from the holder.",
-            class.name,
-            count(class.failed_tries),
-            count(class.acquisitions)
-        )
-    })
+    class.failed_tries > 10 * class.acquisitions.max(100)
+}
+
+fn polling(class: &Class) -> String {
+    format!(
+        "{}: {} attempts failed for {} acquisitions. A loop around trylock takes CPU time from the holder, or sleeps while the lock \
+         is free. Call lock, or its form with a deadline.",
+        class.name,
+        count(class.failed_tries),
+        count(class.acquisitions)
+    )
 }
 
 #[cfg(test)]
@@ -231,11 +252,13 @@ mod tests {
             max_ns: 2 * mean_ns,
             buckets: Vec::new(),
         };
-        assert_eq!(rules(&profile(&|_| ())), ["shorten"]);
+        assert_eq!(rules(&profile(&|class| class.busiest.instances = 1)), ["shorten"]);
+        // Nearly all waiting is for one of three locks.
+        assert_eq!(rules(&profile(&|_| ())), ["shorten", "skewed"]);
         // Half of the waiting has other reasons.
         assert_eq!(
             rules(&profile(&|class| class.holders[0].caused_wait_ns = class.waits.sum_ns / 2 - 1)),
-            [""; 0]
+            ["skewed"]
         );
         // Short sections, held most of the time, at the last threshold of each.
         let busy = |class: &mut Class| {
@@ -314,6 +337,17 @@ mod tests {
             class.busiest.longest_instance_ns = class.busiest.wait_ns;
         };
         assert_eq!(rules(&profile(&many)), ["skewed"]);
+        let two = |class: &mut Class| {
+            busy(class);
+            class.busiest.instances = 2;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns * 3 / 4;
+        };
+        assert_eq!(rules(&profile(&two)), ["skewed"]);
+        let even = |class: &mut Class| {
+            two(class);
+            class.busiest.longest_instance_ns -= 1;
+        };
+        assert_eq!(rules(&profile(&even)), ["split"]);
         // One lock in each of 16 processes.
         let forked = |class: &mut Class| {
             busy(class);
@@ -338,6 +372,23 @@ mod tests {
             class.reacquire_ns = class.waits.sum_ns + 1;
         };
         assert_eq!(rules(&profile(&conditions)), ["wakeups"]);
+        // The woken threads wait for a thread that sleeps with the lock, and for no other reason.
+        let sleeper = |class: &mut Class| {
+            rarely_held(class);
+            class.reacquire_ns = class.waits.sum_ns;
+            class.waits.sum_ns = 1_000;
+            class.holders[0].hold_ns = class.holders[0].holds * 1_100_000;
+        };
+        assert_eq!(rules(&profile(&sleeper)), ["shorten"]);
+        let text = advice(&profile(&sleeper))[0].text.clone();
+        assert!(text.contains("Cache::evict, which holds the lock for 1.1 ms at a time"), "{text}");
+        // It is for the wakeups that this class matters, and not for what it is held.
+        let only_woken = |class: &mut Class| {
+            busy(class);
+            class.reacquire_ns = class.waits.sum_ns;
+            class.waits.sum_ns = 1_000;
+        };
+        assert_eq!(rules(&profile(&only_woken)), ["wakeups"]);
         let trying = |class: &mut Class| {
             rarely_held(class);
             class.failed_tries = 1_000_001;

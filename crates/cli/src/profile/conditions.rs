@@ -2,8 +2,9 @@
 //! languages build their locks from them: HotSpot's monitors wait for conditions, and CPython's `threading.Lock` is a semaphore.
 
 use super::findings::{NOTABLE, ratio};
-use super::model::{Condition, Profile};
-use super::units::percent;
+use super::model::{Class, Condition, Kind, Profile};
+use super::units::{count, percent};
+use latchwork_console::names::GLIBC;
 
 /// Says for how long threads waited for semaphores that serve as locks, if that is a noticeable part of their time.
 pub fn locks(profile: &Profile) -> Option<String> {
@@ -33,13 +34,39 @@ pub fn others(profile: &Profile) -> Option<String> {
         (true, false) => ("conditions", "Java's monitors are"),
         (false, _) => ("semaphores", "Python's threading.Lock is one"),
     };
+    // glibc acquires the mutex within its own function.
+    let is_glibc =
+        |class: &Class| class.kind == Kind::Mutex && class.served_by.iter().any(|lock| lock == GLIBC);
+    let again = if any(false) && share >= NOTABLE && profile.locks.iter().any(is_glibc) {
+        " The time for acquiring the mutex again is in that; --mutex shfl tells it apart."
+    } else {
+        ""
+    };
     (share > 0.0).then(|| {
         format!(
             "Threads spent {} of their time waiting for {what}: for work, or for locks that are built from them ({such_as}). \
-             The recording does not tell which.",
+             The recording does not tell which.{again}",
             percent(share)
         )
     })
+}
+
+/// Says which condition wakes many threads for each notification. One that finds no work waits again.
+pub fn herd(profile: &Profile) -> Option<String> {
+    let woken = |condition: &Condition| condition.waits.saturating_sub(condition.timeouts);
+    // A thousand: fewer say nothing about the program. Three for one: a thread may wait several times for its turn.
+    let is_herd = |condition: &&Condition| {
+        let (woken, notified) = (woken(condition), condition.notifications);
+        !condition.is_semaphore && woken >= 1_000 && notified > 0 && woken / 3 >= notified
+    };
+    let most = profile.condvars.iter().filter(is_herd).max_by_key(|condition| woken(condition))?;
+    Some(format!(
+        "{} wakes {} threads for each notification ({} for {}): signal one thread in place of all, if one can do the work.",
+        most.name,
+        woken(most) / most.notifications,
+        count(woken(most)),
+        count(most.notifications)
+    ))
 }
 
 /// The part of the threads' time for which they waited for these.

@@ -1,9 +1,9 @@
 //! The verdict in sentences.
 
-use super::conditions;
 use super::files::LOSSY;
 use super::model::{Class, Profile};
 use super::units::{self, count, percent, time};
+use super::{advice, conditions};
 
 /// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing
 /// that is done about them shows.
@@ -14,11 +14,21 @@ const NAMED: usize = 3;
 
 /// What the profile says, most important first.
 pub fn verdict(profile: &Profile) -> Vec<String> {
-    let (waited, lived) = (profile.lost_ns(), profile.lifetime_ns());
     let mut sentences = profile.missing.clone();
-    let whole = sentences.is_empty();
     sentences.extend(still_waiting(profile));
     sentences.extend(conditions::locks(profile));
+    sentences.extend(polled(profile));
+    sentences.extend(locks(profile));
+    sentences.extend(conditions::others(profile));
+    sentences.extend(conditions::herd(profile));
+    sentences
+}
+
+/// What it says of waits for locks.
+fn locks(profile: &Profile) -> Vec<String> {
+    let (waited, lived) = (profile.lost_ns(), profile.lifetime_ns());
+    let whole = profile.missing.is_empty();
+    let mut sentences = Vec::new();
     let is_used = |class: &Class| {
         [class.acquisitions, class.contended, class.failed_tries, class.timeouts, class.waiting.threads]
             != [0; 5]
@@ -35,7 +45,6 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         } else {
             sentences.extend([none.into(), UNSEEN.into()]);
         }
-        sentences.extend(conditions::others(profile));
         return sentences;
     }
     let calls = profile
@@ -43,7 +52,8 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         .iter()
         .fold(0, |sum: u64, class| sum.saturating_add(class.calls()).saturating_add(class.failed_tries));
     let (share, idle) = (ratio(waited, lived), profile.idle_ns());
-    if waited == 0 {
+    let again = profile.reacquire_ns();
+    if waited.saturating_add(again) == 0 {
         let none = match (whole, profile.attached) {
             (true, false) => "No thread ever waited for a mutex, reader-writer lock or spin lock",
             (true, true) => {
@@ -55,17 +65,22 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         };
         sentences.push(format!("{none} ({} in all).", units::things(calls, "call")));
         sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
-        sentences.extend(conditions::others(profile));
         return sentences;
     }
     let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
-    sentences.push(if ratio(waited, lived.saturating_sub(idle)) < NOTABLE && whole {
+    let cost = ratio(waited.saturating_add(again), lived.saturating_sub(idle));
+    let is_polled = profile.locks.iter().any(advice::is_polled);
+    sentences.push(if cost < NOTABLE && whole && !is_polled {
         // What else threads waited for may be locks, too.
         let which = if idle == 0 { "Locks" } else { "Mutexes, reader-writer locks and spin locks" };
         format!("{which} do not slow this program down: threads spent {total}.")
     } else {
         format!("Threads spent {total}.")
     });
+    if waited == 0 {
+        sentences.extend(after_conditions(profile));
+        return sentences;
+    }
     let top = &profile.locks[0];
     let mut sentence =
         format!("{} of that for {}{}", percent(ratio(top.lost_ns(), waited)), top.name, instances(top));
@@ -78,6 +93,7 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         );
     }
     sentences.push(sentence + ".");
+    sentences.extend(after_conditions(profile));
     let handover: u64 = profile.locks.iter().map(|class| class.handover_ns).sum();
     if ratio(handover, waited) >= 0.25 {
         sentences.push(format!(
@@ -86,16 +102,44 @@ pub fn verdict(profile: &Profile) -> Vec<String> {
         ));
     }
     sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
-    sentences.extend(conditions::others(profile));
     sentences
 }
 
 /// Why there may be more than the verdict knows of.
-const UNSEEN: &str = "Locks that are not pthread's cannot be seen: those of Rust's std and of Go, and a program's own spin locks and \
-                      futexes.";
+const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (those of Rust's std and of Go, of latchwork.h without \
+                      -DLW_DEBUG=1, a program's own spin locks and futexes), and programs that are statically linked or executed \
+                      without the environment.";
 
 /// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
 const FEW_CALLS: u64 = 1_000;
+
+/// Says for how long threads waited for mutexes after waiting for conditions, if that is a noticeable part of their time.
+fn after_conditions(profile: &Profile) -> Option<String> {
+    let (again, busy) = (profile.reacquire_ns(), profile.lifetime_ns().saturating_sub(profile.idle_ns()));
+    let top = profile.locks.iter().max_by_key(|class| class.reacquire_ns)?;
+    (ratio(again, busy) >= NOTABLE).then(|| {
+        format!(
+            "Besides, they spent {} of their time acquiring mutexes again after a wait for a condition ({} in all, {} of that for \
+             {}).",
+            percent(ratio(again, profile.lifetime_ns())),
+            time(again),
+            percent(ratio(top.reacquire_ns, again)),
+            top.name
+        )
+    })
+}
+
+/// Says which lock threads poll. The recorder does not see how long they wait between their attempts.
+fn polled(profile: &Profile) -> Option<String> {
+    let polled = profile.locks.iter().filter(|class| advice::is_polled(class));
+    let most = polled.max_by_key(|class| class.failed_tries)?;
+    Some(format!(
+        "Threads poll {}: {} attempts (trylock) failed for {} acquisitions. How long threads wait in this way is not known.",
+        most.name,
+        count(most.failed_tries),
+        count(most.acquisitions)
+    ))
+}
 
 /// Threads that have waited for a lock for so long, and still do when the recording ends, are worth the first sentence: perhaps they
 /// wait for each other. A shorter wait at the end is one of many waits for a busy lock.
@@ -188,6 +232,50 @@ mod tests {
         profile.locks[0].acquisitions = 1;
         assert_eq!(verdict(&profile), [format!("{none} (1 call in all)."), UNSEEN.into()]);
         assert_eq!(rules(&profile), [""; 0]);
+    }
+
+    #[test]
+    fn threads_that_poll_do_not_wait() {
+        let mut profile = sample::profile();
+        for class in &mut profile.locks {
+            class.waits = Default::default();
+        }
+        (profile.locks[0].acquisitions, profile.locks[0].failed_tries) = (704, 20_680);
+        let text = &verdict(&profile)[0];
+        assert!(
+            text.starts_with("Threads poll cache.mutex_: 21 k attempts (trylock) failed for 704 acq"),
+            "{text}"
+        );
+        assert_eq!(rules(&profile), ["polling"]);
+        profile.locks[0].failed_tries = 7_040;
+        assert_eq!(rules(&profile), [""; 0]);
+    }
+
+    /// Only under latchwork's locks is that time apart.
+    #[test]
+    fn the_mutex_after_a_condition_counts() {
+        let mut profile = sample::profile();
+        for class in &mut profile.locks {
+            class.waits = Default::default();
+        }
+        (profile.locks[1].reacquires, profile.locks[1].reacquire_ns) = (9_000, 40_000_000_000);
+        let text = verdict(&profile).join(" ");
+        assert!(text.contains("they spent 40% of their time acquiring mutexes again after a wait"), "{text}");
+        assert!(!text.contains("do not slow") && !text.contains("No thread ever"), "{text}");
+        assert_eq!(rules(&profile), ["wakeups"]);
+        // A condition that wakes fifteen threads for each job.
+        assert!(!text.contains("signal one thread"), "{text}");
+        (profile.condvars[0].waits, profile.condvars[0].notifications) = (302_000, 20_000);
+        let text = verdict(&profile).join(" ");
+        assert!(
+            text.contains("pool.ready wakes 15 threads for each notification (302 k for 20 k)"),
+            "{text}"
+        );
+        let served = |lock: &str, profile: &mut Profile| {
+            profile.locks[0].served_by = vec![lock.into()];
+            verdict(profile).join(" ").contains("--mutex shfl tells it apart")
+        };
+        assert!(served("glibc", &mut profile) && !served("shfl", &mut profile));
     }
 
     #[test]

@@ -564,8 +564,29 @@ impl Profile {
         self.naming(stack).map_or_else(|| "[unknown]".into(), place)
     }
 
+    /// Time to acquire mutexes again after waiting for conditions, of all threads together.
+    pub fn reacquire_ns(&self) -> u64 {
+        self.locks.iter().fold(0, |sum, class| sum.saturating_add(class.reacquire_ns))
+    }
+
     /// The function in which most waiting for the class was caused.
     pub fn top_holder(&self, class: &Class) -> Option<TopHolder> {
+        let by_cause = |first: &TopHolder, second: &TopHolder| {
+            first.caused_wait_ns.cmp(&second.caused_wait_ns).then(second.function.cmp(&first.function))
+        };
+        self.holders(class).filter(|holder| holder.caused_wait_ns > 0).max_by(by_cause)
+    }
+
+    /// The function whose measured holds took longest.
+    pub fn longest_holder(&self, class: &Class) -> Option<TopHolder> {
+        let by_holds = |first: &TopHolder, second: &TopHolder| {
+            first.hold_ns.cmp(&second.hold_ns).then(second.function.cmp(&first.function))
+        };
+        self.holders(class).max_by(by_holds)
+    }
+
+    /// The functions that hold locks of the class.
+    fn holders(&self, class: &Class) -> impl Iterator<Item = TopHolder> {
         let mut sums: HashMap<String, TopHolder> = HashMap::new();
         for holder in &class.holders {
             let function = self.function(holder.stack);
@@ -575,11 +596,7 @@ impl Profile {
             sum.holds += holder.holds;
             sum.hold_ns += holder.hold_ns;
         }
-        let by_cause = |first: &TopHolder, second: &TopHolder| {
-            first.caused_wait_ns.cmp(&second.caused_wait_ns).then(second.function.cmp(&first.function))
-        };
-        let named = sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum });
-        named.filter(|holder| holder.caused_wait_ns > 0).max_by(by_cause)
+        sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum })
     }
 
     /// The function that names a stack, for sentences.
