@@ -32,6 +32,15 @@ const MOST_PARTS: u64 = 64;
 /// So many reads make it worth while that readers do not write to the lock (the BRAVO paper gains from nine in ten on).
 const MOSTLY_READ: f64 = 0.9;
 
+/// Fewer comparisons say nothing about who gets a lock next.
+const COMPARED: u64 = 100;
+
+/// If the next thread is another one more seldom than this, the waiters starve: of two threads that take turns it always is.
+const SELDOM: f64 = 0.05;
+
+/// A waiter that waits for as many holds has been passed over. A queue of so many threads has another thread next.
+const PASSED: u64 = 20;
+
 /// A thing to try, for one class of locks.
 #[derive(Debug, PartialEq)]
 pub struct Advice {
@@ -197,6 +206,23 @@ fn other_lock(class: &Class) -> Option<String> {
             percent(reads)
         ));
     }
+    let next = class.successions;
+    let passed = class.waits.mean_ns() / class.holds.mean_ns().max(1);
+    if class.kind == Kind::Mutex
+        && class.holds.count > 0
+        && next.compared >= COMPARED
+        && ratio(next.by_thread, next.compared) < SELDOM
+        && passed >= PASSED
+    {
+        return Some(format!(
+            "{}: the thread that releases it takes it again, {} in a hundred acquisitions are by another thread, and a waiter waits \
+             for {} on average. A lock that lets no waiter be passed over without bound ends that: {}.",
+            class.name,
+            (100 * next.by_thread).div_ceil(next.compared),
+            time(class.waits.mean_ns()),
+            if own { "lw_any_mutex_t takes its name" } else { "latchwork compare --mutex shfl" }
+        ));
+    }
     let handover = ratio(class.handover_ns, class.waits.sum_ns);
     // A quarter: below that, a lock that hands over at no cost would still leave most of the waiting.
     (class.kind == Kind::Mutex && handover >= 0.25 && class.holds.mean_ns() < SHORT_NS).then(|| {
@@ -320,6 +346,21 @@ mod tests {
         };
         assert_eq!(rules(&profile(&slow_handover)), ["split", "lock"]);
         assert!(advice(&profile(&slow_handover))[1].text.ends_with("latchwork compare."));
+        // The threads that wait are passed over: 345 ms each, for holds of 4 us.
+        let starving = |class: &mut Class| {
+            busy(class);
+            class.contended = 100;
+            class.waits.count = 100;
+            class.successions.by_thread = 49;
+        };
+        assert_eq!(rules(&profile(&starving)), ["split", "lock"]);
+        let text = advice(&profile(&starving))[1].text.clone();
+        assert!(text.contains("5 in a hundred acquisitions are by another thread"), "{text}");
+        let in_turn = |class: &mut Class| {
+            starving(class);
+            class.successions.by_thread = 50;
+        };
+        assert_eq!(rules(&profile(&in_turn)), ["split"]);
         let own = |class: &mut Class| {
             slow_handover(class);
             class.served_by = vec![OWN.into()];
