@@ -45,7 +45,7 @@ pub struct Under {
     /// Lock to use for pthread reader-writer locks, or glibc to leave them alone
     #[arg(long, value_name = "NAME")]
     rwlock: Option<String>,
-    /// A lock per lock: a file that `latchwork tune` has written, or that you have
+    /// A lock per lock: a file that `latchwork tune` has written or that you have edited
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["mutex", "rwlock"])]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -176,7 +176,7 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
     Some(format!(
         "{}: split it, if its data can be: it is held {}{} of the time, and one acquisition in {} waits. With {parts} locks for \
-         parts of the data, about one in {} would.",
+         parts of the data, about one in {} would, if all parts are used alike.",
         class.name,
         // A tenth is within what two digits say.
         if margin < 0.1 { "" } else { "at least " },

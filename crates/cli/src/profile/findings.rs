@@ -107,7 +107,7 @@ fn locks(profile: &Profile) -> Vec<String> {
 
 /// Why there may be more than the verdict knows of.
 const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (those of Rust's std and of Go, of latchwork.h without \
-                      -DLW_DEBUG=1, a program's own spin locks and futexes), and programs that are statically linked or executed \
+                      -DLW_DEBUG=1, of stdio and the allocator, a program's own spin locks and futexes), and programs that are statically linked or executed \
                       without the environment.";
 
 /// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
