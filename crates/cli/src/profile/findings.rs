@@ -1,7 +1,7 @@
 //! The verdict in sentences.
 
 use super::files::LOSSY;
-use super::model::{Class, Profile};
+use super::model::{Class, Process, Profile};
 use super::units::{self, count, percent, time};
 use super::{advice, conditions};
 
@@ -70,7 +70,8 @@ fn locks(profile: &Profile) -> Vec<String> {
     let total = format!("{} of their time waiting for locks ({} in all)", percent(share), time(waited));
     let cost = ratio(waited.saturating_add(again), lived.saturating_sub(idle));
     let is_polled = profile.locks.iter().any(advice::is_polled);
-    sentences.push(if cost < NOTABLE && whole && !is_polled {
+    let worst = worst_process(profile);
+    sentences.push(if cost < NOTABLE && whole && !is_polled && worst.is_none() {
         // What else threads waited for may be locks, too.
         let which = if idle == 0 { "Locks" } else { "Mutexes, reader-writer locks and spin locks" };
         format!("{which} do not slow this program down: threads spent {total}.")
@@ -93,6 +94,7 @@ fn locks(profile: &Profile) -> Vec<String> {
         );
     }
     sentences.push(sentence + ".");
+    sentences.extend(worst);
     sentences.extend(after_conditions(profile));
     let handover: u64 = profile.locks.iter().map(|class| class.handover_ns).sum();
     if ratio(handover, waited) >= 0.25 {
@@ -103,6 +105,28 @@ fn locks(profile: &Profile) -> Vec<String> {
     }
     sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
     sentences
+}
+
+/// Says which process waits far more than the others, whose idle threads make its share small.
+fn worst_process(profile: &Profile) -> Option<String> {
+    let mut sums = vec![(0_u64, 0_u64); profile.processes.len()];
+    for thread in &profile.threads {
+        let (waited, lived) = sums.get_mut(thread.process)?;
+        *waited = waited.saturating_add(thread.wait_ns);
+        *lived = lived.saturating_add(thread.lifetime_ns);
+    }
+    let waited: u64 = sums.iter().map(|sum| sum.0).sum();
+    let (process, most) = sums.iter().enumerate().max_by_key(|(_, sum)| sum.0)?;
+    let (share, of_all) = (ratio(most.0, most.1), ratio(waited, profile.lifetime_ns()));
+    // It has most of the waiting, and at least twice the share of all processes together.
+    let is_worst = most.0 > waited / 2 && share >= NOTABLE && share >= 2.0 * of_all;
+    let Process { program, pid, .. } = &profile.processes[process];
+    is_worst.then(|| {
+        format!(
+            "In {program} (process {pid}) alone it was {} of their time; --only {program} leaves out other programs.",
+            percent(share)
+        )
+    })
 }
 
 /// Why there may be more than the verdict knows of.
@@ -302,6 +326,23 @@ mod tests {
             *class = Class { name: "m".into(), waiting: class.waiting, ..Class::default() };
         }
         assert!(verdict(&profile)[1].starts_with("Threads spent 4.9%"), "{:?}", verdict(&profile));
+    }
+
+    #[test]
+    fn an_idle_process_does_not_hide_another_one() {
+        let mut profile = sample::profile();
+        profile.processes.push(Process { pid: 1001, program: "pool".into(), seconds: 500.0 });
+        let idle = Thread { process: 1, lifetime_ns: 100_000_000_000, ..Thread::default() };
+        profile.threads.push(idle.clone());
+        // 19% of the whole: half of 38%.
+        let named = "In server (process 1000) alone it was 38% of their time; --only server leaves out other programs.";
+        assert_eq!(verdict(&profile)[2], named);
+        profile.threads.last_mut().unwrap().lifetime_ns = 99_000_000_000;
+        assert!(!verdict(&profile).contains(&named.to_owned()));
+        // 0.9% of the whole.
+        profile.threads.resize(60, idle);
+        assert!(verdict(&profile)[0].starts_with("Threads spent 0.7%"), "{:?}", verdict(&profile));
+        assert_eq!(verdict(&profile)[2], named);
     }
 
     /// Threads without work do not make the others' waiting small.
