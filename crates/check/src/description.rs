@@ -1,9 +1,9 @@
 //! A problem in words, and as a line of JSON.
 
 use crate::graph::ENDED;
-use crate::names::{self, shown};
+use crate::names;
 use crate::report::{Problem, Step};
-use crate::stack::{Frame, Stack};
+use crate::stack::{Frame, Stack, Variable};
 use latchwork::machine::{Machine, Native};
 use std::fmt::Write;
 
@@ -23,6 +23,8 @@ struct Part {
     /// In JSON.
     does: &'static str,
     lock: usize,
+    /// Where it is, if it is a static one.
+    place: Option<Variable>,
     for_reading: bool,
     /// 0: that is not known, or it has ended.
     thread: usize,
@@ -35,8 +37,11 @@ impl Description {
         let me = Native::thread_id();
         let mut parts = Vec::new();
         let mut part = |words: String, does, (lock, for_reading), thread, stack: &Stack| {
-            parts.push(Part { words, does, lock, for_reading, thread, frames: stack.frames(names) });
+            let (place, frames) = (Variable::of(lock, names), stack.frames(names));
+            parts.push(Part { words, does, lock, place, for_reading, thread, frames });
         };
+        let shown = |lock| shown(lock, names);
+        let asked = |(lock, for_reading)| shown(lock) + if for_reading { " for reading" } else { "" };
         let (mut mistake, mut title) = (None, String::new());
         match problem {
             Problem::Inversion { now, then, back, length } => {
@@ -137,6 +142,13 @@ impl Description {
             if let Some(name) = names::text(part.lock) {
                 text_member(&mut out, "name", &name);
             }
+            if let Some(Variable { name, object, offset }) = &part.place {
+                if let Some(name) = name {
+                    text_member(&mut out, "variable", name);
+                }
+                text_member(&mut out, "object", object);
+                let _ = write!(out, ",\"offset\":\"{offset:#x}\"");
+            }
             let _ = write!(out, ",\"for_reading\":{}", part.for_reading);
             if part.thread != ENDED {
                 let _ = write!(out, ",\"thread\":\"{:#x}\"", part.thread);
@@ -173,9 +185,16 @@ fn named(thread: usize) -> String {
     if thread == ENDED { "a thread that has ended".into() } else { format!("thread {thread:#x}") }
 }
 
-/// A lock, in words, and whether it was asked for as a reader.
-fn asked((lock, for_reading): (usize, bool)) -> String {
-    shown(lock) + if for_reading { " for reading" } else { "" }
+/// A lock, in words. An address is another one in the next run, so a lock without a name has its place in its file beside it.
+fn shown(lock: usize, names: bool) -> String {
+    let text = names::shown(lock);
+    if names::text(lock).is_some() {
+        return text;
+    }
+    let Some(Variable { name, object, offset }) = Variable::of(lock, names) else { return text };
+    let file = object.rsplit('/').next().unwrap_or(&object);
+    let name = name.map_or_else(String::new, |name| format!("{name}, "));
+    format!("{text} ({name}{file}+{offset:#x})")
 }
 
 /// Adds a member with a text.

@@ -109,6 +109,32 @@ impl Frame {
     }
 }
 
+/// The place of a lock in a file that is loaded.
+pub(crate) struct Variable {
+    /// The variable that begins there, or has the lock in it.
+    pub(crate) name: Option<String>,
+    /// The file.
+    pub(crate) object: String,
+    /// The place in the file.
+    pub(crate) offset: usize,
+}
+
+impl Variable {
+    /// That of the lock at this address. `None`: it is on the heap or on a stack. `names` says whether the variable is looked up.
+    pub(crate) fn of(lock: usize, names: bool) -> Option<Variable> {
+        let object = Object::of(lock)?;
+        let offset = lock - object.bias;
+        let mut name = None;
+        if names {
+            // It finds the symbols of data, too. It takes each address for one behind a call, and looks one byte before it.
+            backtrace::resolve((lock + 1) as *mut c_void, |symbol| {
+                name = symbol.name().map(|name| format!("{name:#}"));
+            });
+        }
+        Some(Variable { name, object: object.name().into_owned(), offset })
+    }
+}
+
 impl Display for Frame {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (&self.function, &self.source) {

@@ -17,7 +17,9 @@ pub const COMPLETIONS_HELP: &str = "\
 Examples:
   latchwork completions bash > ~/.local/share/bash-completion/completions/latchwork
   latchwork completions zsh > ~/.zfunc/_latchwork        if ~/.zfunc is in $fpath
-  latchwork completions fish > ~/.config/fish/completions/latchwork.fish";
+  latchwork completions fish > ~/.config/fish/completions/latchwork.fish
+  latchwork completions elvish > ~/.config/elvish/lib/latchwork.elv    and `use latchwork` in rc.elv
+  latchwork completions powershell >> $PROFILE           in PowerShell";
 
 /// After the options in `latchwork man --help`.
 pub const MAN_HELP: &str = "\

@@ -45,11 +45,13 @@ Reported on stderr, with stacks, whichever lock serves:
 
 A program that does nothing of this runs without a word. Each acquisition records its stack, which takes
 a tenth of a microsecond to some microseconds: this is for tests. Options and exit status are those
-of `latchwork run`.
+of `latchwork run`. A program without pthread locks (Rust's std and Go have their own) runs without a word, too:
+--require-calls makes that a failure.
 
 Examples:
   latchwork check -- ./test-suite
   latchwork check --error-exitcode 99 -- ./test                 fail if a mistake is found
+  latchwork check --require-calls -- ./test                     fail if nothing could be checked
   latchwork check --ignore known.txt -- ./test                  but for those that are known
   latchwork check --json mistakes.json -- ./test                for a program that reads them
   latchwork check --mutex glibc --rwlock glibc -- ./server      leave the locks themselves to glibc
@@ -160,7 +162,7 @@ fn command() -> i32 {
     let result = match command {
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Run(options) => run::run(&options).map(|never| match never {}),
-        Command::Check(options) => run::check(&options).map(|never| match never {}),
+        Command::Check(options) => run::check(&options),
         Command::Profile(options) => profile::profile(&options),
         Command::Predict(options) => predict::predict(&options).map(|never| match never {}),
         Command::Record(options) => record::record(&options),

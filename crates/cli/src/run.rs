@@ -1,7 +1,9 @@
-//! `latchwork run`: becomes the program, with the preload library in it.
+//! `latchwork run` and `latchwork check`: become the program, with the preload library in it.
 
+use crate::compare::used::Used;
 use crate::config;
 use crate::library;
+use crate::profile::session::{self, Stdout};
 use crate::program::{self, Obstacle};
 use clap::{Args, ValueHint};
 use latchwork::registry::Kind;
@@ -43,7 +45,7 @@ pub struct Under {
     /// Lock to use for pthread reader-writer locks, or glibc to leave them alone
     #[arg(long, value_name = "NAME")]
     rwlock: Option<String>,
-    /// A lock per lock: a file that `latchwork tune` has written, or that you have
+    /// A lock per lock: a file that `latchwork tune` has written or that you have edited
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["mutex", "rwlock"])]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -202,6 +204,9 @@ impl Mistakes {
 pub struct CheckOptions {
     #[command(flatten)]
     under: Under,
+    /// Fail if no process of the program called a lock, so that nothing was checked
+    #[arg(long)]
+    require_calls: bool,
     #[command(flatten)]
     mistakes: Mistakes,
     /// The program and its arguments
@@ -219,19 +224,37 @@ pub fn run(options: &Options) -> Result<Infallible> {
     if let Some(report) = report(options)? {
         more.push(("LATCHWORK_STATS", report));
     }
-    become_program(&options.under, more, &options.command)
+    let without = if options.check { NOT_CHECKED } else { OWN_LOCKS };
+    become_program(&options.command, variables(&options.under, more, &options.command, without)?)
 }
 
-/// Replaces this process by the program, and has the library check how the program uses its locks.
-pub fn check(options: &CheckOptions) -> Result<Infallible> {
-    become_program(&options.under, options.mistakes.environment()?, &options.command)
+/// What a program that gets no library does, for the warning.
+const OWN_LOCKS: &str = "runs with the locks of its own C library";
+const NOT_CHECKED: &str = "is not checked";
+
+/// Runs the program, and has the library check how the program uses its locks. Returns the exit status.
+pub fn check(options: &CheckOptions) -> Result<i32> {
+    let CheckOptions { under, require_calls, mistakes, command } = options;
+    let mut variables = variables(under, mistakes.environment()?, command, NOT_CHECKED)?;
+    if !require_calls {
+        return become_program(command, variables).map(|never| match never {});
+    }
+    output::reserve_streams();
+    let used = Used::new()?;
+    variables.push(("LATCHWORK_USED", used.path().into()));
+    let status = session::run(command, &variables, Stdout::Own)?.status;
+    let Some(why) = used.why_nothing_was_checked(&under.programs)? else { return Ok(status) };
+    output::say(&format!("latchwork: nothing was checked: {why}"));
+    Ok(if status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
 }
 
-fn become_program(
+/// The variables for the program. Warns if it does not get the library; `without` says what it does then.
+fn variables(
     under: &Under,
     more: Vec<(&'static str, OsString)>,
     command: &[OsString],
-) -> Result<Infallible> {
+    without: &str,
+) -> Result<Vec<(&'static str, OsString)>> {
     let path = program::find(&command[0])?;
     let Locks { choice, by_place } = under.locks(&path, names::default_choice())?;
     let library = library::path()?;
@@ -239,20 +262,21 @@ fn become_program(
     match program::obstacle(&path, &library) {
         None => {}
         Some(Obstacle::RunsWithout(why)) => {
-            output::say(&format!(
-                "latchwork: warning: {shown} runs with the locks of its own C library: {why}"
-            ));
+            output::say(&format!("latchwork: warning: {shown} {without}: {why}"));
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
     }
     let environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
     let environment =
         environment.into_iter().chain([("LATCHWORK_LOCKS", by_place)]).chain(under.programs.environment());
-    let more = more.into_iter().chain([("LATCHWORK_LIVE", "1".into())]);
+    Ok(environment.chain(more).chain([("LATCHWORK_LIVE", "1".into())]).collect())
+}
+
+fn become_program(command: &[OsString], variables: Vec<(&'static str, OsString)>) -> Result<Infallible> {
     // SAFETY: no other thread exists: this runs first thing in main.
     unsafe {
         VARIABLES.iter().for_each(|name| env::remove_var(name));
-        environment.chain(more).for_each(|(name, value)| env::set_var(name, value));
+        variables.into_iter().for_each(|(name, value)| env::set_var(name, value));
     }
     execute(command)
 }

@@ -178,7 +178,8 @@ pub mod kind {
     /// deadline, `reads` are notifications (signals and broadcasts). None of its waits is contention.
     pub const CONDVAR: u32 = 4;
     /// A semaphore. `acquisitions` are units taken, `contended` the calls that waited for one, `reads` are posts. It has no
-    /// holder.
+    /// holder. `relocks`: of the waits that got a unit, those after which the same thread posted. Where that is so of nearly all, the
+    /// semaphore serves as a lock.
     pub const SEMAPHORE: u32 = 5;
     /// A barrier. Only traces have them.
     pub const BARRIER: u32 = 6;
@@ -215,7 +216,7 @@ pub struct Counters {
     /// The longest measured hold.
     pub hold_max: AtomicU64,
     /// Of a mutex: how often a thread took it again after waiting for a condition variable and had to wait for that. These
-    /// calls are in no other number of this struct, but for `acquisitions`.
+    /// calls are in no other number of this struct, but for `acquisitions`. See [`kind::SEMAPHORE`] for semaphores.
     pub relocks: AtomicU64,
     /// How long those waited.
     pub relock_nanos: AtomicU64,

@@ -15,7 +15,7 @@ pub mod rounds;
 mod server;
 mod tables;
 mod tail;
-mod used;
+pub mod used;
 pub mod verdict;
 
 use candidates::Candidate;

@@ -194,7 +194,7 @@ impl Measuring<'_> {
                 if !self.results.candidates[index].choice.is_glibc()
                     && let Some(why) = plan.used.why_not(&plan.programs)?
                 {
-                    return Ok(Once::Bad(why, String::new()));
+                    return Ok(Once::Bad(why, output));
                 }
                 let read =
                     |metric: &Option<Metric>| metric.as_ref().map(|metric| metric.read(&output)).transpose();

@@ -1,4 +1,4 @@
-//! Whether a process of the program has used a lock of latchwork's.
+//! Whether a process of the program has used a lock of latchwork's, or, under `latchwork check`, a lock that is checked.
 //!
 //! The preload library says so in a file of two bytes, which the variable `LATCHWORK_USED` names: see `state::used` in
 //! `crates/preload`. Without that, the verdict could be about a lock that no process had.
@@ -50,28 +50,51 @@ impl Used {
 
     /// Why no process has used a lock since then, if none has.
     pub fn why_not(&self, programs: &Programs) -> Result<Option<String>> {
-        let mut marks = [0; 2];
-        self.file.read_exact_at(&mut marks, 0).map_err(|error| failure(&self.path, &error))?;
-        let left_out = if programs.is_all() { "" } else { "is left out by --only or --not, " };
-        let without = format!(
-            "is statically linked, {left_out}has other privileges, or was executed without the environment"
-        );
-        let other_version = if env::var_os(library::OVERRIDE).is_some_and(|path| !path.is_empty()) {
-            format!("; or {} names the library of another version", library::OVERRIDE)
-        } else {
-            String::new()
-        };
-        Ok(match marks.map(|mark| mark != 0) {
+        let without = without(programs);
+        Ok(match self.marks()? {
             [_, true] => None,
-            [false, false] => {
-                Some(format!("no process of the program got the lock: each {without}{other_version}"))
-            }
+            [false, false] => Some(format!("no process of the program got the lock: each {without}")),
             [true, false] => Some(format!(
-                "no process of the program used the lock: those that got it call no pthread functions of this kind; or one \
-                 that does {without}"
+                "no process of the program used the lock: those that got it call no pthread functions of this kind \
+                 ({OTHER_LOCKS}); or one that does {without}"
             )),
         })
     }
+
+    /// Why `latchwork check` has seen no lock call, if it has seen none.
+    pub fn why_nothing_was_checked(&self, programs: &Programs) -> Result<Option<String>> {
+        let [_, is_used] = self.marks()?;
+        Ok((!is_used).then(|| {
+            format!(
+                "no process of the program called a lock that can be checked ({OTHER_LOCKS}); or one that does {}",
+                without(programs)
+            )
+        }))
+    }
+
+    /// Whether a process had the library, and whether one used a lock.
+    fn marks(&self) -> Result<[bool; 2]> {
+        let mut marks = [0; 2];
+        self.file.read_exact_at(&mut marks, 0).map_err(|error| failure(&self.path, &error))?;
+        Ok(marks.map(|mark| mark != 0))
+    }
+}
+
+/// Locks that the library does not see.
+const OTHER_LOCKS: &str = "Rust's std and Go have locks of their own";
+
+/// Why a process has no library.
+fn without(programs: &Programs) -> String {
+    let left_out = if programs.is_all() { "" } else { "is left out by --only or --not, " };
+    let other_version = if env::var_os(library::OVERRIDE).is_some_and(|path| !path.is_empty()) {
+        format!("; or {} names the library of another version", library::OVERRIDE)
+    } else {
+        String::new()
+    };
+    format!(
+        "is statically linked, is built for another processor, {left_out}has other privileges, or was executed without the \
+         environment{other_version}"
+    )
 }
 
 fn failure(path: &Path, error: &Error) -> Failure {

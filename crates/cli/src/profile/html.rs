@@ -3,9 +3,8 @@
 //!
 //! The page is `page/page.html` with the style sheet, the script and the data put into it.
 
-use super::chains;
-use super::findings;
 use super::model::{Cause, Class, Condition, Holder, Lengths, Profile, StackId};
+use super::{advice, chains, findings};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -91,7 +90,7 @@ fn data(profile: &Profile, most: usize) -> Value {
         "lifetime": profile.lifetime_ns(),
         "waited": profile.lost_ns(),
         "verdict": findings::verdict(profile),
-        "advice": findings::advice(profile).iter().map(|advice| &advice.text).collect::<Vec<_>>(),
+        "advice": advice::advice(profile).iter().map(|advice| &advice.text).collect::<Vec<_>>(),
         "notes": profile.notes,
         "calls": profile.overhead.calls,
         "bytes": profile.overhead.memory_bytes,
@@ -195,7 +194,7 @@ fn condition(condition: &Condition, stacks: &mut Stacks) -> Value {
         .collect();
     json!({
         "name": condition.name,
-        "kind": if condition.is_semaphore { "semaphore" } else { "condition" },
+        "kind": condition.kind(),
         "origin": condition.origin,
         "waits": condition.waits,
         "still": condition.waiting.threads,

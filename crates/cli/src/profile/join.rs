@@ -338,6 +338,7 @@ impl Joiner {
         into.wait_ns += from.wait_nanos;
         into.timeouts += from.timeouts;
         into.notifications += from.reads;
+        into.returned += if is_semaphore { from.relocks } else { 0 };
         Place::Condition(number)
     }
 
@@ -415,7 +416,10 @@ impl Joiner {
             self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
         profile.dropped.sort_by(|first, second| first.what.cmp(&second.what));
         if self.unaccounted > 0 {
-            profile.notes.push(format!("The holders of {} waits are not known.", count(self.unaccounted)));
+            profile.notes.push(match self.unaccounted {
+                1 => "The holder of a wait is not known.".into(),
+                many => format!("The holders of {} waits are not known.", count(many)),
+            });
         }
         self.symbols.changed.sort();
         self.symbols.changed.dedup();

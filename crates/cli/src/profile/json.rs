@@ -1,7 +1,7 @@
 //! The profile as JSON, for scripts.
 
-use super::findings;
 use super::model::{Class, Condition, Lengths, Profile, StackId, Waiter, place};
+use super::{advice, findings};
 use serde_json::{Value, json};
 
 /// The document, with a line end.
@@ -15,7 +15,7 @@ pub fn text(profile: &Profile) -> String {
         "thread_ns": profile.lifetime_ns(),
         "wait_ns": profile.lost_ns(),
         "verdict": findings::verdict(profile),
-        "advice": findings::advice(profile).iter().map(|advice| json!({
+        "advice": advice::advice(profile).iter().map(|advice| json!({
             "rule": advice.rule,
             "lock": profile.locks[advice.lock].name,
             "text": advice.text,
@@ -78,7 +78,8 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         "thread_change_share": known_ratio(class.successions.by_thread, class.successions.compared),
         "cpu_change_share": known_ratio(class.successions.by_cpu, class.successions.compared),
         "node_change_share": known_ratio(class.successions.by_node, class.successions.compared),
-        "hold_ns": known(holds, Lengths::mean_ns),
+        "hold_ns": known(holds, |_| class.mean_hold_ns(profile.seconds)),
+        "hold_error_ns": known(holds, |holds| holds.sampling_error_ns().0),
         "hold_samples": class.holds.count,
     });
     let more = [
@@ -164,6 +165,7 @@ fn one_condition(profile: &Profile, condition: &Condition) -> Value {
         "waiting_ns": condition.waiting.wait_ns,
         "timeouts": condition.timeouts,
         "notifications": condition.notifications,
+        "returned": condition.is_semaphore.then_some(condition.returned),
         "waiters": condition.waiters.iter().map(|found| waiter(profile, found)).collect::<Vec<_>>(),
     })
 }

@@ -8,11 +8,13 @@
 //! | [`symbols`] | turns addresses into names |
 //! | [`distinct`] | tells classes of one name apart |
 //! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
-//! | [`findings`], [`chains`] | say what the profile means |
+//! | [`findings`], [`conditions`], [`advice`], [`chains`] | say what the profile means |
 //! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
 
+mod advice;
 pub mod attach;
 mod chains;
+mod conditions;
 mod distinct;
 pub mod files;
 pub mod findings;
@@ -46,7 +48,8 @@ use std::time::Duration;
 pub const HELP: &str = "\
 The report says which locks threads waited for, how long, where, and who held them meanwhile. It comes on stderr when the
 program has ended, also after Ctrl-C. The exit status is the program's (128 and the number of the signal that killed it).
-Waiting for a condition or a semaphore is shown apart: it is no contention.
+Waiting for a condition or a semaphore is shown apart: an idle thread waits like this. So do threads of languages that build their
+locks from them, as Java and Python do.
 
 A file can be -, standard output. What the program itself prints there then goes to standard error.
 

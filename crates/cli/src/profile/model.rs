@@ -132,6 +132,24 @@ impl Lengths {
         self.sum_ns.checked_div(self.count).unwrap_or(0)
     }
 
+    /// The standard error of the mean of holds, which are a sample, from the holds that are in it.
+    ///
+    /// The recording has no weights, but a bucket cannot have a hold of a larger weight than its count: so a single long hold that met
+    /// contention, and stands for itself, adds nothing. The mean is a ratio of two estimates, so its error depends on the distances
+    /// from the mean.
+    pub fn sampling_error_ns(&self) -> Error {
+        // One hold in 64, and later one in 512, if the thread has measured 1024: see `HOLD_PERIODS` of the recorder.
+        let many = self.count > 64 * 1024;
+        let mean = self.mean_ns() as f64;
+        let variance = self.buckets.iter().map(|bucket| {
+            let weight = if many && bucket.count >= 512 { 512 } else { 64 };
+            let chosen = (bucket.count / weight) as f64;
+            let distance = bucket.start.midpoint(bucket.end) as f64 - mean;
+            chosen * (weight * (weight - 1)) as f64 * distance * distance
+        });
+        Error((variance.sum::<f64>().sqrt() / self.count.max(1) as f64) as u64)
+    }
+
     /// The length that the share `quantile` does not exceed: the middle of the bucket that holds it.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         // A damaged recording may have any numbers.
@@ -375,6 +393,16 @@ impl Class {
         self.acquisitions.saturating_add(self.timeouts)
     }
 
+    /// How long a thread holds a lock of the class on average, in a run of so many seconds. A few sampled holds that are very long can
+    /// make the estimate larger than is possible: a mutex is held by one thread at a time.
+    pub fn mean_hold_ns(&self, seconds: f64) -> u64 {
+        let mean = self.holds.mean_ns();
+        if self.kind == Kind::RwLock || self.acquisitions == 0 {
+            return mean;
+        }
+        mean.min((seconds * 1e9 * self.instances.max(1) as f64 / self.acquisitions as f64) as u64)
+    }
+
     /// How many readers hold a lock of the class on average over so many seconds.
     pub fn readers_mean(&self, seconds: f64) -> f64 {
         let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
@@ -427,7 +455,7 @@ impl Cause {
     }
 }
 
-/// Condition variables or semaphores of one site. Waiting for them is not contention: a worker without work waits like this.
+/// Condition variables or semaphores of one site. Waiting for them is not counted as contention: a worker without work waits like this.
 #[derive(Clone, Debug, Default)]
 pub struct Condition {
     pub name: String,
@@ -442,6 +470,8 @@ pub struct Condition {
     pub waiting: Unfinished,
     /// Signals and broadcasts, or posts.
     pub notifications: u64,
+    /// Of the waits for a semaphore, those after which the same thread posted it.
+    pub returned: u64,
     /// Where threads waited, longest first.
     pub waiters: Vec<Waiter>,
 }
@@ -450,6 +480,22 @@ impl Condition {
     /// How long threads waited for it, also in waits that had not ended.
     pub fn idle_ns(&self) -> u64 {
         self.wait_ns.saturating_add(self.waiting.wait_ns)
+    }
+
+    /// Whether it serves as a lock: the thread that has waited for a semaphore posts it afterwards. One that waits for work leaves
+    /// that to the thread that brings the work.
+    pub fn is_lock(&self) -> bool {
+        // Where threads end or give up, or the recorder has forgotten a wait, one in ten may lack its post. A few waits say nothing.
+        self.is_semaphore && self.waits >= 10 && self.returned >= self.waits - self.waits / 10
+    }
+
+    /// For tables.
+    pub fn kind(&self) -> &'static str {
+        match (self.is_semaphore, self.is_lock()) {
+            (false, _) => "condition",
+            (true, false) => "semaphore",
+            (true, true) => "semaphore as a lock",
+        }
     }
 }
 
@@ -518,8 +564,29 @@ impl Profile {
         self.naming(stack).map_or_else(|| "[unknown]".into(), place)
     }
 
+    /// Time to acquire mutexes again after waiting for conditions, of all threads together.
+    pub fn reacquire_ns(&self) -> u64 {
+        self.locks.iter().fold(0, |sum, class| sum.saturating_add(class.reacquire_ns))
+    }
+
     /// The function in which most waiting for the class was caused.
     pub fn top_holder(&self, class: &Class) -> Option<TopHolder> {
+        let by_cause = |first: &TopHolder, second: &TopHolder| {
+            first.caused_wait_ns.cmp(&second.caused_wait_ns).then(second.function.cmp(&first.function))
+        };
+        self.holders(class).filter(|holder| holder.caused_wait_ns > 0).max_by(by_cause)
+    }
+
+    /// The function whose measured holds took longest.
+    pub fn longest_holder(&self, class: &Class) -> Option<TopHolder> {
+        let by_holds = |first: &TopHolder, second: &TopHolder| {
+            first.hold_ns.cmp(&second.hold_ns).then(second.function.cmp(&first.function))
+        };
+        self.holders(class).max_by(by_holds)
+    }
+
+    /// The functions that hold locks of the class.
+    fn holders(&self, class: &Class) -> impl Iterator<Item = TopHolder> {
         let mut sums: HashMap<String, TopHolder> = HashMap::new();
         for holder in &class.holders {
             let function = self.function(holder.stack);
@@ -529,11 +596,7 @@ impl Profile {
             sum.holds += holder.holds;
             sum.hold_ns += holder.hold_ns;
         }
-        let by_cause = |first: &TopHolder, second: &TopHolder| {
-            first.caused_wait_ns.cmp(&second.caused_wait_ns).then(second.function.cmp(&first.function))
-        };
-        let named = sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum });
-        named.filter(|holder| holder.caused_wait_ns > 0).max_by(by_cause)
+        sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum })
     }
 
     /// The function that names a stack, for sentences.
@@ -578,5 +641,42 @@ impl Interner {
             self.frames.push(frame.clone());
             self.frames.len() - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most holds take 20 us, and these take 40 ms.
+    fn with_long(count: u64) -> Class {
+        let buckets = [(20_000, 5_426), (40_000_000, count)];
+        let sum_ns = buckets.iter().map(|(length, count)| length * count).sum();
+        let bucket = |(length, count)| Bucket { start: length, end: length, count };
+        let count = 5_426 + count;
+        let holds = Lengths { count, sum_ns, max_ns: 40_000_000, buckets: buckets.map(bucket).to_vec() };
+        Class { instances: 3, acquisitions: count, holds, ..Class::default() }
+    }
+
+    #[test]
+    fn a_sampled_long_hold_makes_the_mean_uncertain() {
+        // One hold of 40 ms that stands for 64.
+        let class = with_long(64);
+        assert_eq!(class.holds.mean_ns(), 486_069);
+        assert_eq!(class.holds.sampling_error_ns().0 / 1_000, 459);
+        // It stands for itself: what remains is the error of the short ones.
+        assert!(with_long(1).holds.sampling_error_ns().0 < 1_000);
+        assert_eq!(Lengths::default().sampling_error_ns(), Error(0));
+    }
+
+    #[test]
+    fn a_mutex_is_held_by_one_thread_at_a_time() {
+        let mut class = with_long(128);
+        assert_eq!(class.holds.mean_ns(), 941_397);
+        // Three locks in a second.
+        assert_eq!(class.mean_hold_ns(1.0), 3_000_000_000 / 5_554);
+        assert_eq!(class.mean_hold_ns(10.0), 941_397);
+        class.kind = Kind::RwLock;
+        assert_eq!(class.mean_hold_ns(1.0), 941_397);
     }
 }

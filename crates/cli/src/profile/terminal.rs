@@ -1,8 +1,9 @@
 //! The report on the terminal: the verdict, the tables, what to try, and what profiling cost.
 
+use super::advice;
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
-use super::units::{bytes, count, percent, time};
+use super::units::{bytes, count, percent, things, time};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
 
@@ -24,7 +25,7 @@ pub fn text(profile: &Profile) -> String {
     text += &locks(profile);
     text += &pairs(profile);
     text += &conditions(profile);
-    let advice = findings::advice(profile);
+    let advice = advice::advice(profile);
     if !advice.is_empty() {
         text += "\nWhat to try:\n";
         for advice in &advice {
@@ -42,9 +43,10 @@ fn locks(profile: &Profile) -> String {
         return String::new();
     }
     let mut table = table([
-        "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "held 99%",
+        "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "±", "held 99%",
     ]);
     for class in &classes {
+        let margin = class.holds.sampling_error_ns().margin_ns();
         let known = |ns: u64| if class.holds.count == 0 { "-".into() } else { time(ns) };
         table.add_row([
             cut(&class.name),
@@ -59,11 +61,12 @@ fn locks(profile: &Profile) -> String {
             percent(ratio(class.lost_ns(), waited)),
             time(class.waits.quantile_ns(0.99)),
             time(class.waits.max_ns),
-            known(class.holds.mean_ns()),
+            known(class.mean_hold_ns(profile.seconds)),
+            if margin == 0 { String::new() } else { time(margin) },
             known(class.holds.quantile_ns(0.99)),
         ]);
     }
-    (2..=10).for_each(|column| right(&mut table, column));
+    (2..=11).for_each(|column| right(&mut table, column));
     let mut text = format!("\n{}\n", table.trim_fmt());
     let rest = profile.locks.len() - classes.len();
     if rest > 0 {
@@ -165,11 +168,11 @@ fn conditions(profile: &Profile) -> String {
         return String::new();
     }
     let mut table =
-        table(["waiting for work, not for a lock", "", "waits", "still waiting", "time", "notified"]);
+        table(["waiting for conditions and semaphores", "", "waits", "still waiting", "time", "notified"]);
     for condition in conditions {
         table.add_row([
             cut(&condition.name),
-            if condition.is_semaphore { "semaphore" } else { "condition" }.into(),
+            condition.kind().into(),
             count(condition.waits),
             count(condition.waiting.threads),
             time(condition.idle_ns()),
@@ -205,15 +208,6 @@ fn cost(profile: &Profile) -> String {
         text += &fold(note, "");
     }
     text
-}
-
-fn things(number: u64, what: &str) -> String {
-    let ending = match (number, what.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{} {what}{ending}", count(number))
 }
 
 fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
@@ -271,7 +265,7 @@ mod tests {
             "spinning",
             "blocked at",
             "Cache::evict (cache.cc:120)",
-            "waiting for work",
+            "waiting for conditions and",
             "What to try:",
             "Profiling: 1.0 M lock calls",
             "no room for 12 stacks",

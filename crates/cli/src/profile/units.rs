@@ -36,6 +36,16 @@ pub fn count(number: u64) -> String {
     }
 }
 
+/// So many things: `1 call`, `3 calls`, `2 classes`.
+pub fn things(number: u64, what: &str) -> String {
+    let ending = match (number, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {what}{ending}", count(number))
+}
+
 /// So many bytes.
 pub fn bytes(number: u64) -> String {
     match number {

@@ -188,8 +188,8 @@ fn obstacle_in_content(path: &Path, library: &Path, depth: u32) -> Option<Obstac
     }
     match linkage {
         elf::Linkage::OtherProcessor => Some(Obstacle::RunsWithout(
-            "it is built for another kind of processor than the preload library, and its dynamic linker ignores \
-             the library; build latchwork for that processor"
+            "it is built for another kind of processor than the preload library (32-bit programs are not served), and its \
+             dynamic linker ignores the library"
                 .into(),
         )),
         // The dynamic linker itself, which loads the program that its arguments name.

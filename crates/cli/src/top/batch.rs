@@ -2,7 +2,7 @@
 
 use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
-use crate::profile::units::{count, percent, time};
+use crate::profile::units::{count, percent, things, time};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -17,8 +17,8 @@ pub fn headline(pid: u32, program: &str, sample: &Sample, whole: bool) -> String
     let sum = |of: fn(&Figures) -> u64| sample.rows.iter().map(|row| of(row.figures(whole))).sum::<u64>();
     let waiting: u64 = sample.rows.iter().map(|row| row.waiting).sum();
     format!(
-        "{program} ({pid}): {} threads, {:.1} wait ({waiting} now), {} acquisitions/s, {} contended",
-        sample.threads,
+        "{program} ({pid}): {}, {:.1} wait ({waiting} now), {} acquisitions/s, {} contended",
+        things(sample.threads as u64, "thread"),
         sum(|figures| figures.wait_ns) as f64 / 1e9 / seconds.max(1e-9),
         count(per_second(sum(|figures| figures.acquisitions), seconds)),
         percent(ratio(sum(|figures| figures.contended), sum(Figures::calls))),

@@ -396,7 +396,8 @@ fn check_fails_if_a_mistake_is_found() {
     check(&["--json", json, "--ignore", path], &["turned"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "");
     for lines in 1..3 {
-        assert!(stderr(&check(&["--json", json], &["turned"])).contains("inversion"));
+        let said = stderr(&check(&["--json", json], &["turned"]));
+        assert!(said.contains("inversion") && said.contains(" (two, program+0x"), "{said}");
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(text.lines().count(), lines, "{text}");
         let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
@@ -406,6 +407,9 @@ fn check_fails_if_a_mistake_is_found() {
         let what: Vec<_> = parts.iter().filter_map(does).collect();
         assert_eq!(what, ["holds", "takes", "held before", "took before"], "{last:#}");
         assert!(parts[0]["lock"] == parts[3]["lock"] && parts[1]["lock"] == parts[2]["lock"], "{last:#}");
+        assert!(parts[0]["variable"] == "two" && parts[1]["variable"] == "one", "{last:#}");
+        assert!(parts[0]["object"].as_str().unwrap().ends_with("/program"), "{last:#}");
+        assert!(parts[0]["offset"].as_str().unwrap().starts_with("0x"), "{last:#}");
         let frame = &parts[1]["stack"][0];
         assert!(frame["function"] == "in_order" && frame["line"].is_u64(), "{last:#}");
         assert!(frame["object"].as_str().unwrap().ends_with("/program"), "{last:#}");

@@ -52,7 +52,7 @@ fn a_lock_that_no_process_uses_is_not_judged() {
         // It uses the other kind.
         (rwlock, &[locks], "no process of the program used the lock"),
         (mutex, &[locks, "read"], "no process of the program used the lock"),
-        (mutex, &["true"], "no process of the program used the lock"),
+        (mutex, &["echo", "printed"], "no process of the program used the lock"),
     ] {
         let output = compare(&directory, options, program);
         let text = stdout(&output);
@@ -62,6 +62,7 @@ fn a_lock_that_no_process_uses_is_not_judged() {
         assert!(text.contains("No lock was compared: each has failed."), "{text}");
         assert!(stderr(&output).contains("failed: no process"), "{}", stderr(&output));
         assert_eq!(options.contains(&"--only"), text.contains("--only"), "{text}");
+        assert_eq!(program.contains(&"printed"), !text.contains("it printed nothing"), "{text}");
     }
     // A process that uses it is enough, wherever it is.
     for (options, program) in [
@@ -75,6 +76,41 @@ fn a_lock_that_no_process_uses_is_not_judged() {
         let output = compare(&directory, options, program);
         assert_eq!(output.status.code(), Some(0), "{program:?}: {}", stdout(&output));
         assert!(!stdout(&output).contains("no process"), "{}", stdout(&output));
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// `check` passes a program of which it has seen nothing, unless it is told not to.
+#[test]
+fn a_check_that_saw_no_lock_can_fail() {
+    let directory = scratch("used-check");
+    let locks = compile(&directory, "locks", LOCKS, &["-pthread"]);
+    let fixed = compile(&directory, "static", LOCKS, &["-pthread", "-static"]);
+    let [locks, fixed] = [&locks, &fixed].map(|path| path.to_str().unwrap());
+    let check = |options: &[&str], program: &[&str]| {
+        let output = latchwork().arg("check").args(options).arg("--").args(program).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let (status, text) = check(&[], &[fixed]);
+    assert_eq!(status, Some(0));
+    assert!(text.contains("static is not checked: it is statically linked"), "{text}");
+    assert_eq!(check(&[], &["true"]), (Some(0), String::new()));
+    let calls = "--require-calls";
+    for (options, program, expected) in [
+        (&[calls][..], &[fixed][..], 1),
+        (&[calls, "--error-exitcode", "9"], &[fixed], 9),
+        (&[calls], &["true"], 1),
+        (&[calls], &["sh", "-c", "exit 3"], 3),
+        (&[calls, "--not", "locks"], &[locks], 1),
+    ] {
+        let (status, text) = check(options, program);
+        assert_eq!(status, Some(expected), "{options:?} {program:?}: {text}");
+        assert!(text.contains("nothing was checked: no process of the program called a lock"), "{text}");
+    }
+    for options in [&[calls][..], &[calls, "--mutex", "glibc", "--rwlock", "glibc"]] {
+        for program in [&[locks][..], &[locks, "read"], &["sh", "-c", "$0; exit 0", locks]] {
+            assert_eq!(check(options, program), (Some(0), String::new()), "{options:?} {program:?}");
+        }
     }
     fs::remove_dir_all(directory).unwrap();
 }

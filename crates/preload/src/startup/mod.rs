@@ -22,7 +22,7 @@
 use crate::families::{c11, cond, mutex, rwlock, sem, spin};
 use crate::observers::{check, profile, statistics, trace};
 use crate::state::clock;
-use crate::state::counters::Family;
+use crate::state::counters::{self, Family};
 use crate::state::generation;
 use crate::state::stderr;
 use crate::state::table::{pass, resolve};
@@ -151,10 +151,13 @@ fn choose() {
     }
 
     if let Some(path) = variable(b"LATCHWORK_USED=")
-        && (mutex.is_some() || rwlock.is_some())
+        && (checks || mutex.is_some() || rwlock.is_some())
     {
         // SAFETY: the value ends where its string in the environment does.
         unsafe { used::begin(path) };
+        if !checks {
+            counters::report_first_object();
+        }
     }
     let chosen = by_place.map(locks::read).unwrap_or_default();
     locks::check(chosen, mutex.is_some(), rwlock.is_some() && !over_glibc);

@@ -5,9 +5,10 @@
 //!
 //! Each process maps the file when it starts, because it may not be able to open it later (another user, another root directory).
 //! It sets the first byte then, and the second byte when it makes or uses its first object. Objects are counted there anyway, off
-//! the fast paths; see [`counters`](super::counters).
+//! the fast paths; see [`counters`](super::counters). Under `LATCHWORK_CHECK` it sets the second byte when it first acquires a lock
+//! that is checked, whichever lock serves.
 
-use super::{counters, kernel};
+use super::kernel;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
 
@@ -34,7 +35,6 @@ pub(crate) unsafe fn begin(path: &[u8]) {
         if marks != libc::MAP_FAILED {
             MARKS.store(marks.cast(), Relaxed);
             set(0);
-            counters::report_first_object();
         }
     }
     if file >= 0 {

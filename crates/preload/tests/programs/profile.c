@@ -711,6 +711,20 @@ static void *sem_thread(void *number)
     return NULL;
 }
 
+// A semaphore that serves as a lock.
+static void *unit_thread(void *unused)
+{
+    for (int i = 0; i < 20; i++) {
+        uint64_t start = now();
+        sem_wait(&semaphore);
+        __atomic_fetch_add(&idle, now() - start, __ATOMIC_RELAXED);
+        sleep_ms(2);
+        sem_post(&semaphore);
+        sleep_ms(1);
+    }
+    return unused;
+}
+
 static void count_nothing(int signal) { (void)signal; }
 
 // Each millisecond, a signal interrupts one of the threads that wait.
@@ -1063,6 +1077,10 @@ int main(int argc, char **argv)
         } else
             parallel(2, sem_thread);
         printf("time %lu idle\ncount 20 acquisitions\ncount 20 posts\n", idle);
+    } else if (!strcmp(mode, "unit")) {
+        sem_init(&semaphore, 0, 1);
+        parallel(2, unit_thread);
+        printf("time %lu idle\n", idle);
     } else if (!strcmp(mode, "refused")) {
         // Waits with a mutex that the thread does not hold.
         static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;

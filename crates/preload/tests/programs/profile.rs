@@ -269,9 +269,20 @@ fn waits_for_conditions_are_kept_apart() {
             assert_eq!(pieces(&run) > 40, mode == "interrupted", "{mode}");
             assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.acquisitions), 20, "{mode}");
             assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.reads), run.counts["posts"]);
+            assert_eq!(sum(recording, Kind::Semaphore, |class| class.counters.relocks), 0, "{mode}");
             assert_eq!(recording.threads.iter().map(|thread| thread.waits).sum::<u64>(), 0, "{mode}");
         }
     }
+}
+
+/// The threads that wait for the semaphore post it afterwards.
+#[test]
+fn a_semaphore_that_serves_as_a_lock() {
+    let Some(program) = program() else { return };
+    let run = Run::new(&Setting::new("glibc", "glibc"), &program, "unit");
+    let waits = sum(run.only(), Kind::Semaphore, |class| class.counters.contended);
+    assert!(waits >= 10, "{waits}");
+    assert_eq!(sum(run.only(), Kind::Semaphore, |class| class.counters.relocks), waits);
 }
 
 /// A wait for a condition ends when the thread begins to wait for its mutex, as far as the recorder sees that.

@@ -117,7 +117,10 @@ function histogram(lengths) {
   svg.append(make("line", { x1: 0, x2: width, y1: height, y2: height, class: "axis" }));
   const every = Math.max(1, Math.ceil((last - first) / 8));
   for (let bar = first; bar <= last; bar += every) {
-    svg.append(make("text", { x: (bar - first) * step, y: height + 13, text: time(2 ** (bar / 4)) }));
+    // A label that begins near the right border would be cut.
+    const anchor = (bar - first) * step > width - 50 ? "end" : "start";
+    const x = anchor === "end" ? width : (bar - first) * step;
+    svg.append(make("text", { x, y: height + 13, "text-anchor": anchor, text: time(2 ** (bar / 4)) }));
   }
   return svg;
 }

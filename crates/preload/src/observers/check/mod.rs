@@ -11,6 +11,7 @@ pub(crate) use stack::unwind;
 use crate::families::mutex;
 use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
+use crate::state::used;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing, waiting};
 use libc::{c_int, clockid_t, timespec};
@@ -127,8 +128,15 @@ pub(super) fn is_on() -> bool {
 }
 static ON: AtomicBool = AtomicBool::new(false);
 
+/// Whether a lock that is checked has been called.
+static CALLED: AtomicBool = AtomicBool::new(false);
+
 /// Acquires the lock at this address with `call`.
 pub(super) fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_int {
+    if !CALLED.load(Relaxed) {
+        CALLED.store(true, Relaxed);
+        used::used();
+    }
     let asked = acquiring(lock, wish);
     let result = call();
     if got(result) {

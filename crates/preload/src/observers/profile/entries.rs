@@ -8,6 +8,8 @@ use super::{filter, objects};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::*;
 
+/// In [`Entry::depth`] of a semaphore: the thread has waited for a unit, and has not posted since.
+pub(super) const GOT_UNIT: u8 = 1;
 /// In [`Entry::depth`]: the thread holds the lock for reading, and does not pay its part in waits.
 pub(super) const FREE_READING: u8 = READING - 1;
 /// In [`Entry::depth`]: the thread holds the lock (a rwlock: for writing), and does not pay its part in waits.
@@ -137,7 +139,7 @@ pub(super) fn is_of(entry: &Entry, object: &Object) -> bool {
 }
 
 /// The counters to which the entry's numbers belong: the object's, or the class's if the object is gone.
-fn counters(entry: &Entry) -> &'static Counters {
+pub(super) fn counters(entry: &Entry) -> &'static Counters {
     match entry.object.load(Relaxed) {
         object if object != NONE && is_valid(entry) => objects::sums(record(object)),
         _ => &record::<Class>(entry.class.load(Relaxed)).counters,

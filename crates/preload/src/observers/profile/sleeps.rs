@@ -1,4 +1,5 @@
-//! Waits for condition variables and semaphores. None of them is contention: the thread waits for something to happen.
+//! Waits for condition variables and semaphores. None of them is counted as contention: the thread waits for something to happen.
+//! Where a semaphore serves as a lock, the thread that has waited for a unit posts it later. The recorder counts how often that is so.
 //!
 //! The wait itself is called in `sleeps.c`, because the thread may be cancelled in it.
 //!
@@ -217,6 +218,7 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
             && let Some(entry) = local.entry(kind::SEMAPHORE, sleep.object.addr())
         {
             bump(&entry.acquisitions);
+            entry.depth.store(entries::GOT_UNIT, Relaxed);
         }
         // A wait that a signal interrupts was one, too.
         if result == 0 || late || error == libc::EINTR {
@@ -234,6 +236,11 @@ fn told(kind: u32, address: usize) {
     {
         bump_short(&entry.reads);
         entries::flush_short(entry);
+        // The depth of a condition variable's entry is always 0.
+        if entry.depth.load(Relaxed) == entries::GOT_UNIT {
+            entry.depth.store(0, Relaxed);
+            entries::counters(entry).relocks.fetch_add(1, Relaxed);
+        }
     }
 }
 

@@ -1,0 +1,439 @@
+//! What to try.
+//!
+//! Each rule of [`advice`] states its threshold with its reason. A rule looks only at classes that matter: at locks that
+//! cost the program a noticeable part of its time.
+
+use super::findings::{NOTABLE, ratio};
+use super::model::{Class, Kind, OWN, Profile};
+use super::units::{count, percent, time};
+
+/// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
+const MATTERS: f64 = 0.05;
+
+/// One holder that causes so much of a lock's waiting is worth a look of its own: shortening another one helps less.
+const MOST: f64 = 0.5;
+
+/// Sections that are held shorter are shorter than a wakeup, which takes some microseconds: how the lock waits and hands
+/// over matters more than what the section does.
+const SHORT_NS: u64 = 5_000;
+
+/// Sections that are held longer contain a system call, a sleep or a loop over data, which may be moved out.
+const LONG_NS: u64 = 1_000_000;
+
+/// A lock that is held for so much of the run makes threads wait whichever lock serves.
+const BUSY: f64 = 0.05;
+
+/// Splitting a lock shall leave this chance that a thread finds its part held.
+const LEFT_OVER: f64 = 0.02;
+
+/// Parts beyond this number help no program with as many threads as CPUs, and cost memory.
+const MOST_PARTS: u64 = 64;
+
+/// So many reads make it worth while that readers do not write to the lock (the BRAVO paper gains from nine in ten on).
+const MOSTLY_READ: f64 = 0.9;
+
+/// Fewer comparisons say nothing about who gets a lock next.
+const COMPARED: u64 = 100;
+
+/// If the next thread is another one more seldom than this, the waiters starve: of two threads that take turns it always is.
+const SELDOM: f64 = 0.05;
+
+/// A waiter that waits for as many holds has been passed over. A queue of so many threads has another thread next.
+const PASSED: u64 = 20;
+
+/// A thing to try, for one class of locks.
+#[derive(Debug, PartialEq)]
+pub struct Advice {
+    /// A word for scripts.
+    pub rule: &'static str,
+    /// A number in [`Profile::locks`].
+    pub lock: usize,
+    /// What to do and why, in a sentence or two.
+    pub text: String,
+}
+
+/// What to try, in the order of the locks.
+pub fn advice(profile: &Profile) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let (waited, reacquired) = (profile.lost_ns(), profile.reacquire_ns());
+    let busy = profile.lifetime_ns().saturating_sub(profile.idle_ns());
+    // Whether so much of what all locks cost in this way is worth a rule.
+    let matters =
+        |part: u64, whole: u64| ratio(whole, busy) >= NOTABLE && ratio(part, whole) >= MATTERS && part > 0;
+    for (lock, class) in profile.locks.iter().enumerate() {
+        let mut add = |rule, text: String| advice.push(Advice { rule, lock, text });
+        let wakeups = is_wakeups(class) && matters(class.reacquire_ns, waited + reacquired);
+        if wakeups {
+            match after_conditions(profile, class) {
+                Some(text) => add("shorten", text),
+                None => add(
+                    "wakeups",
+                    format!(
+                        "{}: {} went to acquiring it again after a wait for a condition. Signal one thread in place of all, \
+                         and after unlocking.",
+                        class.name,
+                        time(class.reacquire_ns)
+                    ),
+                ),
+            }
+        }
+        if matters(class.lost_ns(), waited) {
+            if let Some(text) = shorten(profile, class) {
+                add("shorten", text);
+            }
+            if let Some(text) = skewed(class) {
+                add("skewed", text);
+            } else if let Some(text) = split(profile, class) {
+                add("split", text);
+            }
+            if !wakeups && let Some(text) = other_lock(class) {
+                add("lock", text);
+            }
+        }
+        // A thread that polls does not wait in a call.
+        if is_polled(class) {
+            add("polling", polling(class));
+        }
+    }
+    advice
+}
+
+/// More than half of what the lock costs is getting it back after a condition.
+fn is_wakeups(class: &Class) -> bool {
+    class.reacquire_ns > class.waits.sum_ns
+}
+
+/// Threads that were woken wait for one holder, rather than for each other.
+fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = profile.longest_holder(class)?;
+    let all: u64 = class.holders.iter().map(|holder| holder.hold_ns).sum();
+    (ratio(holder.hold_ns, all) >= MOST && holder.at_a_time_ns() >= SHORT_NS).then(|| {
+        format!(
+            "{}: shorten the section of {}, which holds the lock for {} at a time: {} went to acquiring it again after a wait \
+             for a condition.",
+            class.name,
+            holder.function,
+            time(holder.at_a_time_ns()),
+            time(class.reacquire_ns)
+        )
+    })
+}
+
+/// One holder causes most of the waiting: its section is what to shorten. What else it does there depends on its length.
+fn shorten(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = profile.top_holder(class)?;
+    let share = ratio(holder.caused_wait_ns, class.waits.sum_ns);
+    if share < MOST || holder.at_a_time_ns() < SHORT_NS {
+        return None;
+    }
+    let hint = if holder.at_a_time_ns() >= LONG_NS {
+        " Sections of that length sleep, read files or walk through data: move that out of the lock."
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}: shorten the section of {}: it caused {} of the waiting, and holds the lock for {} at a time.{hint}",
+        class.name,
+        holder.function,
+        percent(share),
+        time(holder.at_a_time_ns())
+    ))
+}
+
+/// The lock is split already, but most threads want the same part: one and a half times its even share, and half of all waiting.
+fn skewed(class: &Class) -> Option<String> {
+    // Locks of other processes are no parts of this one's data.
+    let process = &class.busiest;
+    let share = ratio(process.longest_instance_ns, process.wait_ns);
+    (process.instances >= 2 && share >= MOST.max(1.5 / process.instances as f64)).then(|| {
+        format!(
+            "{}: {} of the waiting is for one of the {} locks: spread what they protect more evenly.",
+            class.name,
+            percent(share),
+            count(process.instances)
+        )
+    })
+}
+
+/// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
+fn split(profile: &Profile, class: &Class) -> Option<String> {
+    let process = &class.busiest;
+    let held_ns = class.mean_hold_ns(profile.seconds) as f64 * process.acquisitions as f64
+        / process.instances.max(1) as f64;
+    // What is sure if the sample of the holds has more long ones than it should.
+    let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
+    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
+    // With the parts of a long section a thread would have to hold many parts.
+    let at_a_time_ns =
+        profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
+    let long = at_a_time_ns >= LONG_NS;
+    // Most threads give up: the holder keeps the lock beyond their deadlines, and would keep a part of it.
+    let in_vain = class.timeouts > class.acquisitions;
+    if in_vain || long || busy < BUSY || class.holds.count == 0 {
+        return None;
+    }
+    let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
+    let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
+    Some(format!(
+        "{}: split it, if its data can be: it is held {}{} of the time, and one acquisition in {} waits. With {parts} locks for \
+         parts of the data, about one in {} would, if all parts are used alike.",
+        class.name,
+        // A tenth is within what two digits say.
+        if margin < 0.1 { "" } else { "at least " },
+        percent(busy),
+        count(one_in),
+        count(one_in * parts)
+    ))
+}
+
+/// Another lock may serve better: readers that do not write to the lock, or a cheaper handover.
+fn other_lock(class: &Class) -> Option<String> {
+    let reads = ratio(class.reads, class.acquisitions);
+    // `compare` does not change the locks of latchwork.h, whose reader-writer lock is bravo already.
+    let own = class.served_by.iter().any(|lock| lock == OWN);
+    if class.kind == Kind::RwLock && reads >= MOSTLY_READ && !own {
+        return Some(format!(
+            "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
+             latchwork compare --rwlock bravo-2d-shfl-rw.",
+            class.name,
+            percent(reads)
+        ));
+    }
+    if class.kind == Kind::RwLock && reads < 0.5 {
+        return Some(format!(
+            "{}: only {} of its holders read. A mutex has less to do than a reader-writer lock.",
+            class.name,
+            percent(reads)
+        ));
+    }
+    let next = class.successions;
+    let passed = class.waits.mean_ns() / class.holds.mean_ns().max(1);
+    if class.kind == Kind::Mutex
+        && class.holds.count > 0
+        && next.compared >= COMPARED
+        && ratio(next.by_thread, next.compared) < SELDOM
+        && passed >= PASSED
+    {
+        return Some(format!(
+            "{}: the thread that releases it takes it again, {} in a hundred acquisitions are by another thread, and a waiter waits \
+             for {} on average. A lock that lets no waiter be passed over without bound ends that: {}.",
+            class.name,
+            (100 * next.by_thread).div_ceil(next.compared),
+            time(class.waits.mean_ns()),
+            if own { "lw_any_mutex_t takes its name" } else { "latchwork compare --mutex shfl" }
+        ));
+    }
+    let handover = ratio(class.handover_ns, class.waits.sum_ns);
+    // A quarter: below that, a lock that hands over at no cost would still leave most of the waiting.
+    (class.kind == Kind::Mutex && handover >= 0.25 && class.holds.mean_ns() < SHORT_NS).then(|| {
+        format!(
+            "{}: its sections are short ({}), and {} of the waiting goes to handing it over. Another lock may do that \
+             faster: {}.",
+            class.name,
+            time(class.holds.mean_ns()),
+            percent(handover),
+            if own { "lw_any_mutex_t takes its name" } else { "latchwork compare" }
+        )
+    })
+}
+
+/// Threads try again and again. Ten failures for one success are no accident.
+pub fn is_polled(class: &Class) -> bool {
+    // A hundred acquisitions: fewer say nothing about the program.
+    class.failed_tries > 10 * class.acquisitions.max(100)
+}
+
+fn polling(class: &Class) -> String {
+    format!(
+        "{}: {} attempts failed for {} acquisitions. A loop around trylock takes CPU time from the holder, or sleeps while the lock \
+         is free. Call lock, or its form with a deadline.",
+        class.name,
+        count(class.failed_tries),
+        count(class.acquisitions)
+    )
+}
+
+#[cfg(test)]
+pub fn rules(profile: &Profile) -> Vec<&'static str> {
+    advice(profile).iter().map(|advice| advice.rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::model::Bucket;
+    use crate::profile::sample;
+
+    #[test]
+    fn each_rule_speaks_at_its_threshold_only() {
+        let profile = |change: &dyn Fn(&mut Class)| {
+            let mut profile = sample::profile();
+            profile.locks.truncate(1);
+            change(&mut profile.locks[0]);
+            profile
+        };
+        let holds = |mean_ns: u64| super::super::model::Lengths {
+            count: 100,
+            sum_ns: 100 * mean_ns,
+            max_ns: 2 * mean_ns,
+            buckets: Vec::new(),
+        };
+        assert_eq!(rules(&profile(&|class| class.busiest.instances = 1)), ["shorten"]);
+        // Nearly all waiting is for one of three locks.
+        assert_eq!(rules(&profile(&|_| ())), ["shorten", "skewed"]);
+        // Half of the waiting has other reasons.
+        assert_eq!(
+            rules(&profile(&|class| class.holders[0].caused_wait_ns = class.waits.sum_ns / 2 - 1)),
+            ["skewed"]
+        );
+        // Short sections, held most of the time, at the last threshold of each.
+        let busy = |class: &mut Class| {
+            class.acquisitions = 1_250_000;
+            (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
+            class.holds = holds(4_000);
+            class.handover_ns = 0;
+            class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
+        };
+        assert_eq!(rules(&profile(&busy)), ["split"]);
+        let text = |change: &dyn Fn(&mut Class)| advice(&profile(change))[0].text.clone();
+        assert!(text(&busy).contains("With 32 locks"), "{}", text(&busy));
+        // What is predicted is a share of what was counted.
+        let rarely_waited = |class: &mut Class| {
+            busy(class);
+            class.contended = 1250;
+        };
+        let text = text(&rarely_waited);
+        assert!(
+            text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
+            "{text}"
+        );
+        // Calls that gave up are calls that waited.
+        let gave_up = |class: &mut Class| {
+            busy(class);
+            (class.contended, class.timeouts) = (2_500_000, 1_250_000);
+        };
+        assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        // Holds of 40 ms that each stand for 64: what is left is sure.
+        let uncertain = |class: &mut Class| {
+            busy(class);
+            let bucket = |length, count| Bucket { start: length, end: length, count };
+            class.holds.buckets = vec![bucket(2_000, 125_000), bucket(40_000_000, 64)];
+            (class.holds.count, class.holds.sum_ns) = (125_064, 125_064 * 4_000);
+        };
+        assert_eq!(rules(&profile(&uncertain)), [""; 0]);
+        let rather_sure = |class: &mut Class| {
+            uncertain(class);
+            class.holds.buckets[1].start = 2_000_000;
+            class.holds.buckets[1].end = 2_000_000;
+        };
+        let text = advice(&profile(&rather_sure))[0].text.clone();
+        assert!(text.contains("it is held at least 24% of the time"), "{text}");
+        // Most gave up, or the holder is not known and its sections are long.
+        let in_vain = |class: &mut Class| {
+            gave_up(class);
+            class.timeouts += 1;
+        };
+        assert_eq!(rules(&profile(&in_vain)), [""; 0]);
+        let unknown_holder = |class: &mut Class| {
+            busy(class);
+            class.holders.clear();
+            class.holds = holds(1_000_000);
+        };
+        assert_eq!(rules(&profile(&unknown_holder)), [""; 0]);
+        let slow_handover = |class: &mut Class| {
+            busy(class);
+            class.handover_ns = class.waits.sum_ns / 2;
+        };
+        assert_eq!(rules(&profile(&slow_handover)), ["split", "lock"]);
+        assert!(advice(&profile(&slow_handover))[1].text.ends_with("latchwork compare."));
+        // The threads that wait are passed over: 345 ms each, for holds of 4 us.
+        let starving = |class: &mut Class| {
+            busy(class);
+            class.contended = 100;
+            class.waits.count = 100;
+            class.successions.by_thread = 49;
+        };
+        assert_eq!(rules(&profile(&starving)), ["split", "lock"]);
+        let text = advice(&profile(&starving))[1].text.clone();
+        assert!(text.contains("5 in a hundred acquisitions are by another thread"), "{text}");
+        let in_turn = |class: &mut Class| {
+            starving(class);
+            class.successions.by_thread = 50;
+        };
+        assert_eq!(rules(&profile(&in_turn)), ["split"]);
+        let own = |class: &mut Class| {
+            slow_handover(class);
+            class.served_by = vec![OWN.into()];
+        };
+        assert!(advice(&profile(&own))[1].text.ends_with("lw_any_mutex_t takes its name."));
+        let rarely_held = |class: &mut Class| {
+            busy(class);
+            class.acquisitions = 100_000;
+            class.busiest.acquisitions = 100_000;
+        };
+        assert_eq!(rules(&profile(&rarely_held)), [""; 0]);
+        let many = |class: &mut Class| {
+            busy(class);
+            class.busiest.instances = 16;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns;
+        };
+        assert_eq!(rules(&profile(&many)), ["skewed"]);
+        let two = |class: &mut Class| {
+            busy(class);
+            class.busiest.instances = 2;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns * 3 / 4;
+        };
+        assert_eq!(rules(&profile(&two)), ["skewed"]);
+        let even = |class: &mut Class| {
+            two(class);
+            class.busiest.longest_instance_ns -= 1;
+        };
+        assert_eq!(rules(&profile(&even)), ["split"]);
+        // One lock in each of 16 processes.
+        let forked = |class: &mut Class| {
+            busy(class);
+            class.instances = 16;
+            class.instance_wait_ns = vec![class.waits.sum_ns];
+        };
+        assert_eq!(rules(&profile(&forked)), ["split"]);
+        let reading = |class: &mut Class| {
+            rarely_held(class);
+            class.kind = Kind::RwLock;
+            class.reads = 90_000;
+        };
+        assert_eq!(rules(&profile(&reading)), ["lock"]);
+        assert!(advice(&profile(&reading))[0].text.contains("90% of its holders only read"));
+        let writing = |class: &mut Class| {
+            reading(class);
+            class.reads = 60_000;
+        };
+        assert_eq!(rules(&profile(&writing)), [""; 0]);
+        let conditions = |class: &mut Class| {
+            rarely_held(class);
+            class.reacquire_ns = class.waits.sum_ns + 1;
+        };
+        assert_eq!(rules(&profile(&conditions)), ["wakeups"]);
+        // The woken threads wait for a thread that sleeps with the lock, and for no other reason.
+        let sleeper = |class: &mut Class| {
+            rarely_held(class);
+            class.reacquire_ns = class.waits.sum_ns;
+            class.waits.sum_ns = 1_000;
+            class.holders[0].hold_ns = class.holders[0].holds * 1_100_000;
+        };
+        assert_eq!(rules(&profile(&sleeper)), ["shorten"]);
+        let text = advice(&profile(&sleeper))[0].text.clone();
+        assert!(text.contains("Cache::evict, which holds the lock for 1.1 ms at a time"), "{text}");
+        // It is for the wakeups that this class matters, and not for what it is held.
+        let only_woken = |class: &mut Class| {
+            busy(class);
+            class.reacquire_ns = class.waits.sum_ns;
+            class.waits.sum_ns = 1_000;
+        };
+        assert_eq!(rules(&profile(&only_woken)), ["wakeups"]);
+        let trying = |class: &mut Class| {
+            rarely_held(class);
+            class.failed_tries = 1_000_001;
+        };
+        assert_eq!(rules(&profile(&trying)), ["polling"]);
+    }
+}
