@@ -11,7 +11,7 @@ use latchwork::map::{Equivalent, RcuMap};
 use latchwork::reclaim::rcu;
 use libc::{EEXIST, EINVAL, ENOENT};
 use std::ffi::{c_int, c_void};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::mem::forget;
 use std::ptr::null_mut;
 
@@ -112,32 +112,50 @@ impl Drop for Element {
     }
 }
 
-/// Mixes the bits of the one number that a key gives it, because the program's function need not.
-#[derive(Copy, Clone, Default)]
-struct Mix(u64);
+/// Mixes the bits of the one number that a key gives it, because the program's function need not. Each map mixes them in another
+/// way, with two random numbers: else keys could be chosen so that all are in one bucket, where each update looks at all of them.
+#[derive(Copy, Clone)]
+struct Mix([u64; 2]);
 
-impl Hasher for Mix {
+impl Mix {
+    fn new() -> Self {
+        let random = RandomState::new();
+        Mix([random.hash_one(0), random.hash_one(1) | 1])
+    }
+}
+
+/// The mixing of one number.
+struct Mixing {
+    seeds: [u64; 2],
+    mixed: u64,
+}
+
+impl Hasher for Mixing {
     fn write(&mut self, _: &[u8]) {
         unreachable!("a key gives one number");
     }
 
     fn write_u64(&mut self, number: u64) {
+        let [before, factor] = self.seeds;
         // The finaliser of MurmurHash3 (Appleby): every bit of the number changes half of the bits.
-        let mut h = number;
+        let mut h = number ^ before;
         h = (h ^ h >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
         h = (h ^ h >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        self.0 = h ^ h >> 33;
+        // The finaliser is the same for all maps, so differences of numbers could be chosen for it. The product is another one in
+        // each map, in its low half and in its high half.
+        let product = u128::from(h ^ h >> 33) * u128::from(factor);
+        self.mixed = product as u64 ^ (product >> 64) as u64;
     }
 
     fn finish(&self) -> u64 {
-        self.0
+        self.mixed
     }
 }
 
 impl BuildHasher for Mix {
-    type Hasher = Mix;
-    fn build_hasher(&self) -> Mix {
-        Mix::default()
+    type Hasher = Mixing;
+    fn build_hasher(&self) -> Mixing {
+        Mixing { seeds: self.0, mixed: 0 }
     }
 }
 
@@ -180,7 +198,7 @@ extern "C" fn lw_rcu_map_create(
         (None, None) => None,
         _ => return null_mut(),
     };
-    Box::into_raw(Box::new(Map { elements: RcuMap::with_hasher(Mix::default()), functions, reclaim }))
+    Box::into_raw(Box::new(Map { elements: RcuMap::with_hasher(Mix::new()), functions, reclaim }))
 }
 
 #[unsafe(no_mangle)]
@@ -295,4 +313,46 @@ unsafe extern "C" fn lw_rcu_map_each(
 extern "C" fn lw_rcu_map_barrier() {
     rcu::global().barrier();
     thread::lw_tsan_acquire(thread::clocks().cast());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Undoes `h ^ h >> 33`, and the multiplication by an odd number.
+    fn undo(mixed: u64, factor: u64) -> u64 {
+        let inverse = (0..6).fold(1_u64, |x, _| x.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(x))));
+        (mixed ^ mixed >> 33).wrapping_mul(inverse)
+    }
+
+    /// Numbers that the finaliser makes equal in all but the bits that a map looks at last, or that differ in a few bits.
+    #[test]
+    fn chosen_numbers_do_not_meet() {
+        let finalised = |h: u64| {
+            let h = undo(undo(h, 0xc4ce_b9fe_1a85_ec53), 0xff51_afd7_ed55_8ccd);
+            h ^ h >> 33
+        };
+        let low: Vec<u64> = (0..4096).map(|i| finalised(i << 40)).collect();
+        let high: Vec<u64> = (0..4096).map(finalised).collect();
+        let plain: Vec<u64> = (0..4096).map(|i| i << 52).collect();
+        let maps = [Mix::new(), Mix::new()];
+        for numbers in [&low, &high, &plain] {
+            for map in maps {
+                for shift in [0, 24, 48] {
+                    // Of 4096 balls in 65536 boxes, few meet.
+                    let boxes: HashSet<u16> =
+                        numbers.iter().map(|n| (hash(map, *n) >> shift) as u16).collect();
+                    assert!(boxes.len() > 3500, "{} at {shift}", boxes.len());
+                }
+            }
+            assert!(numbers.iter().all(|n| hash(maps[0], *n) != hash(maps[1], *n)));
+        }
+    }
+
+    fn hash(map: Mix, number: u64) -> u64 {
+        let mut mixing = map.build_hasher();
+        mixing.write_u64(number);
+        mixing.finish()
+    }
 }

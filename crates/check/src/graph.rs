@@ -99,6 +99,15 @@ const BEFORE: End = 0;
 /// The lock that was taken.
 const AFTER: End = 1;
 
+/// What there may be no more room for.
+#[derive(Copy, Clone, Debug)]
+enum Room {
+    Orders,
+    Locks,
+    Threads,
+    Holds,
+}
+
 /// All zero at first; too large for a stack.
 pub(crate) struct Tables {
     ids: [usize; THREADS],
@@ -111,8 +120,8 @@ pub(crate) struct Tables {
     search: u32,
     /// Edges behind which a search has not looked yet.
     queue: [u32; EDGES],
-    /// Whether it was said that they are full.
-    full: bool,
+    /// Whether it was said that they are full, for each kind of thing ([`Room`]).
+    full: [bool; 4],
     /// Locks that threads hold for which there is no room.
     unknown: usize,
 }
@@ -246,10 +255,10 @@ impl Tables {
         }
         let gates = Gates::of(self.holds(index), now.held.0);
         let found = ends.and_then(|ends| self.path(ends, now.shared, &gates));
-        if let Err(what) = self.add(now, gates, found.is_some())
+        if let Err(room) = self.add(now, gates, found.is_some())
             && found.is_none()
         {
-            return self.full(what);
+            return self.full(room);
         }
         found.filter(|_| !reported).map(|path| self.inversion(now, path))
     }
@@ -300,9 +309,15 @@ impl Tables {
         Problem::Inversion { now: *now, then: step(first), back: step(last), length }
     }
 
-    /// There is no room. That is said once.
-    fn full(&mut self, what: &'static str) -> Option<Problem> {
-        (!std::mem::replace(&mut self.full, true)).then_some(Problem::Full(what))
+    /// There is no room. That is said once for each kind of thing.
+    fn full(&mut self, room: Room) -> Option<Problem> {
+        let what = match room {
+            Room::Orders => "orders of locks",
+            Room::Locks => "locks",
+            Room::Threads => "threads that hold locks",
+            Room::Holds => "locks that one thread holds (32)",
+        };
+        (!std::mem::replace(&mut self.full[room as usize], true)).then_some(Problem::Full(what))
     }
 
     /// The first and last edge of a shortest path from the second end of an edge to the first one, and its length. Where edges meet,
@@ -383,18 +398,18 @@ impl Tables {
     }
 
     /// Adds an edge. The error: what there is no room for.
-    fn add(&mut self, now: &Step, gates: Gates, closes_cycle: bool) -> Result<(), &'static str> {
+    fn add(&mut self, now: &Step, gates: Gates, closes_cycle: bool) -> Result<(), Room> {
         let end = if closes_cycle { EDGES } else { EDGES - SPARE_EDGES };
         let edge = match self.free_edge {
             // The first one is `NONE`.
-            NONE if self.edges_used as usize + 1 >= end => return Err("orders of locks"),
+            NONE if self.edges_used as usize + 1 >= end => return Err(Room::Orders),
             NONE => self.edges_used + 1,
             free => free,
         };
-        let from = self.node(now.held.0).ok_or("locks")?;
+        let from = self.node(now.held.0).ok_or(Room::Locks)?;
         let Some(to) = self.node(now.taken.0) else {
             self.leave_if_bare(from);
-            return Err("locks");
+            return Err(Room::Locks);
         };
         if edge == self.free_edge {
             self.free_edge = self.edges[edge as usize].next[BEFORE];
@@ -462,7 +477,7 @@ impl Tables {
     pub(crate) fn acquired(&mut self, me: usize, lock: usize, wish: Wish, taken: Stack) -> Option<Problem> {
         let Some(thread) = self.thread(me) else {
             self.unknown += 1;
-            return self.full("threads that hold locks");
+            return self.full(Room::Threads);
         };
         let Thread { used, unknown, holds } = thread;
         if let Some(hold) = holds[..*used].iter_mut().find(|hold| hold.lock == lock) {
@@ -473,6 +488,7 @@ impl Tables {
             *used += 1;
         } else {
             *unknown += 1;
+            return self.full(Room::Holds);
         }
         None
     }

@@ -38,6 +38,9 @@
 //! A thread that is cancelled asynchronously must not die here: it would take the spin lock, the loader's lock and the
 //! turn to print with it. So each function switches cancellation off while it runs.
 //!
+//! The tables have room for 65,435 orders of two locks, for 4,096 threads that hold locks at the same time, and for 32 locks that one
+//! thread holds. What is beyond that is not checked; that is said once, of each.
+//!
 //! A signal handler may interrupt a function here. What the handler does with locks is then not looked at, because the thread has the
 //! spin lock already.
 

@@ -14,7 +14,8 @@
  * Each operation on one key is atomic. An update locks one part of the map, and may run callbacks of elements that were
  * removed before, in the calling thread: so do not hold a lock that `reclaim` takes. While there is too much garbage (100,000
  * elements that a reader keeps from being reclaimed), an update outside of sections waits for a second at most. `hash`,
- * `equal` and `reclaim` must not update the map. No function returns without memory: then the process ends. */
+ * `equal` and `reclaim` must not update the map. No function returns without memory: then the process ends. A map has at most
+ * 4,294,967,000 elements. Those count that were removed and wait for readers. With one more, the process ends. */
 #ifndef LATCHWORK_RCU_MAP_H
 #define LATCHWORK_RCU_MAP_H
 
@@ -24,7 +25,9 @@ LW_BEGIN_C
 
 typedef struct lw_rcu_map lw_rcu_map;
 
-/* The hash of a key: the same for equal keys. The map mixes the bits itself. */
+/* The hash of a key: the same for equal keys. The map mixes the bits itself, each map in another way. So keys that are numbers cannot be
+ * chosen so that they meet. Where others choose the keys, a hash function of the program's needs a secret of its own: equal hashes
+ * stay equal. */
 typedef uint64_t lw_rcu_map_hash(const void *key);
 /* Not 0 if the keys are equal. */
 typedef int lw_rcu_map_equal(const void *a, const void *b);

@@ -1,6 +1,7 @@
 /* RCU, epochs and quiescent-state-based RCU from C. */
 #include "check.h"
 #include <latchwork.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -248,6 +249,59 @@ static void *read_quiescent(void *number) {
     return NULL;
 }
 
+/* A signal handler that reads, wherever it interrupts its thread. */
+static int handled, is_done;
+
+static void read_in_handler(int signal) {
+    (void)signal;
+    rcu_enter();
+    CHECK(lw_rcu_dereference(&shared)->state == ALIVE);
+    rcu_leave();
+    __atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
+}
+
+static void *read_interrupted(void *unused) {
+    lw_rcu_read_lock(); /* makes the thread known */
+    lw_rcu_read_unlock();
+    sigset_t none;
+    sigemptyset(&none);
+    CHECK(pthread_sigmask(SIG_SETMASK, &none, NULL) == 0);
+    for (int i = 0; i < 10 * ROUNDS || __atomic_load_n(&handled, __ATOMIC_RELAXED) < 100; i++) {
+        rcu_enter();
+        CHECK(lw_rcu_dereference(&shared)->state == ALIVE);
+        rcu_enter();
+        rcu_leave();
+        rcu_leave();
+        CHECK(!lw_rcu_is_reading());
+        if (i % 4 == 0) {
+            rcu_call(&lw_rcu_exchange(&shared, make(i))->head);
+        }
+    }
+    __atomic_store_n(&is_done, 1, __ATOMIC_RELEASE);
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    return unused;
+}
+
+static void interrupted(void) {
+    struct sigaction action = {.sa_handler = read_in_handler};
+    sigset_t mine;
+    pthread_t thread;
+    shared = make(0);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, read_interrupted, NULL) == 0);
+    struct timespec pause = {0, 20000};
+    while (!__atomic_load_n(&is_done, __ATOMIC_ACQUIRE)) {
+        CHECK(pthread_kill(thread, SIGUSR1) == 0 && nanosleep(&pause, NULL) == 0);
+    }
+    CHECK(pthread_join(thread, NULL) == 0 && handled >= 100);
+    lw_rcu_synchronize();
+    free(shared);
+}
+
 static void quiescent(void) {
     lw_garbage garbage;
     reclaimed = 0;
@@ -268,6 +322,7 @@ static void quiescent(void) {
 
 int main(void) {
     general();
+    interrupted();
     epochs();
     quiescent();
     puts("ok");

@@ -110,6 +110,20 @@ fn threads_that_keep_locks() {
     assert!(matches!(tables.releasing(ME, A), Some(Problem::Stranger { holder: None, .. })));
 }
 
+/// A thread takes each lock of a row, more than there is room for. It is said once, also after something else has been said.
+#[test]
+fn a_thread_that_holds_many() {
+    let tables = tables();
+    assert!(tables.full(Room::Orders).is_some());
+    let locks = || (0..HELD + 3).map(|number| OTHERS + 40 * number);
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        said.extend(locks().filter_map(|lock| tables.acquired(ME, lock, Wish::LOCK, Stack::NONE)));
+        assert!(locks().rev().all(|lock| tables.releasing(ME, lock).is_none()));
+    }
+    assert!(matches!(said[..], [Problem::Full("locks that one thread holds (32)")]));
+}
+
 #[test]
 fn an_order_through_a_lock_ends_with_it() {
     let tables = tables();

@@ -29,7 +29,7 @@
 //! chunk (release), and threads that put elements into it load it (acquire). (D) a thread links a lane (release), and
 //! threads that look for it load the link (acquire).
 //!
-//! Size: 320 bytes, and the chunks; a lane has 64 bytes; a batch has 64 bytes, or 128 if elements have no destructor.
+//! Size: 256 bytes, and the chunks; a lane has 64 bytes; a batch has 64 bytes, or 128 if elements have no destructor.
 
 use super::array::Array;
 use crate::locks::mutex::RawMutex;

@@ -6,7 +6,7 @@ use crate::machine::Native;
 use crate::machine::alone::alone;
 use crate::reclaim::{Rcu, rcu::RcuDomain};
 use core::hash::{Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::{format, thread};
 
@@ -41,6 +41,16 @@ fn until_it_panics(what: &str, fuse: &'static AtomicU32, update: impl Fn(u64) + 
         };
         scope.spawn(body).join().expect(what);
     });
+}
+
+/// So that a caller may go on with a map after it has caught a panic.
+#[test]
+fn maps_may_be_used_after_a_panic() {
+    fn is_safe<T: RefUnwindSafe + UnwindSafe>() {}
+    is_safe::<RcuMap<u64, u64>>();
+    is_safe::<RcuSet<u64>>();
+    is_safe::<RcuTreeMap<u64, u64>>();
+    is_safe::<RcuTreeSet<u64>>();
 }
 
 static FUSE: AtomicU32 = AtomicU32::new(0);

@@ -10,6 +10,7 @@ use crate::reclaim::rcu::{self, RcuGuard};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::ops::Deref;
+use core::panic::RefUnwindSafe;
 use equivalent::Equivalent;
 use std::hash::RandomState;
 use std::sync::OnceLock;
@@ -68,6 +69,11 @@ fn shards() -> Count {
 /// meanwhile. A thread that keeps it for long holds up reclamation in the whole process: updates go on, and memory grows
 /// ([`Garbage::overruns`](crate::reclaim::Garbage::overruns)).
 ///
+/// # Limits
+///
+/// A map has at most 4,294,967,000 elements. Those count that were removed and wait for readers. An update that would make one more
+/// panics.
+///
 /// # Destructors and locks
 ///
 /// An update may drop keys and values that any thread has removed before, from this map or another
@@ -96,6 +102,12 @@ fn shards() -> Count {
 /// ```
 pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     pub(super) table: Table<K, V, S>,
+}
+
+// An update that panics, in a closure or in the program's functions, leaves the map as it was, or as it is afterwards.
+impl<K: Send + Sync + RefUnwindSafe, V: Send + Sync + RefUnwindSafe, S: RefUnwindSafe> RefUnwindSafe
+    for RcuMap<K, V, S>
+{
 }
 
 /// A value of a map. It stays valid until this is dropped.

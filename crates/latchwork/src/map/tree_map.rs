@@ -11,6 +11,7 @@ use crate::machine::Native;
 use crate::reclaim::rcu;
 use alloc::boxed::Box;
 use core::ops::RangeBounds;
+use core::panic::{RefUnwindSafe, UnwindSafe};
 use equivalent::Comparable;
 
 pub(super) type Table<K, V> = Tree<RawShfl<Native>, K, V>;
@@ -79,6 +80,9 @@ type NativeSlot<'m, K, V> = Slot<'m, RawShfl<Native>, K, V, { super::pages::MOST
 pub struct RcuTreeMap<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) tree: Table<K, V>,
 }
+
+// An update that panics leaves the map as it was, or as it is afterwards.
+impl<K: Send + Sync + RefUnwindSafe, V: Send + Sync + RefUnwindSafe> UnwindSafe for RcuTreeMap<K, V> {}
 
 /// An element of a slot, which stays valid after the slot has been dropped.
 fn element<'m, K: Send + Sync + 'static, V: Send + Sync + 'static>(

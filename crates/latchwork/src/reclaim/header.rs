@@ -24,7 +24,7 @@ pub struct Header {
     next: Cell<*mut Header>,
     /// How to reclaim the object; `None` until it is retired.
     reclaim: Cell<Option<ReclaimFn>>,
-    /// [`Retire::BYTES`], or what [`Reclaim::retire_raw`](super::Reclaim::retire_raw) was given.
+    /// [`Retire::BYTES`], or what [`Domain::retire_raw`](super::domain::Domain::retire_raw) was given.
     bytes: Cell<u32>,
     /// Where hazard pointers protect: the number of the first scan that found the object (`sieve`). With intervals: when the
     /// object was made, 0 if that is not known (`interval`). In a domain of RCU: the time at which the object was retired, if it
@@ -166,7 +166,7 @@ pub(super) unsafe fn prepare<T: Retire>(object: *mut T) -> *mut Header {
 ///
 /// # Safety
 ///
-/// As [`Reclaim::retire_raw`](super::Reclaim::retire_raw).
+/// As [`Domain::retire_raw`](super::domain::Domain::retire_raw).
 #[inline(always)]
 pub(super) unsafe fn note(header: *mut Header, bytes: u32, reclaim: ReclaimFn) {
     // SAFETY: the header is valid, says the caller, until the object is reclaimed.
