@@ -140,6 +140,9 @@ pub fn bravo<M: Machine>(visitor: &mut impl Visitor<M>) {
     visitor.variant::<With<M, Bernoulli>>("reads in a row", "off: back after 100 slow reads");
     visitor.variant::<With<M, Adaptive<4>>>("reads in a row", "half: N = 4");
     visitor.variant::<With<M, Adaptive<18>>>("reads in a row", "double: N = 18");
+    visitor.variant::<With<M, Adaptive<9, { u64::MAX }>>>("what a revocation counts for", "off: its time");
+    visitor.variant::<With<M, Adaptive<9, 50_000>>>("what a revocation counts for", "half");
+    visitor.variant::<With<M, Adaptive<9, 200_000>>>("what a revocation counts for", "double");
     visitor.variant::<With<M, Adaptive, Holding>>("a long revocation lets readers pass", "off");
 }
 

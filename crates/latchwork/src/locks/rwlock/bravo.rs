@@ -236,9 +236,9 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     fn read_fast(&self, slot: &'static M::Usize) -> Option<&'static M::Usize> {
         // (A) Acquire: pairs with the release that turned the bias on, which came after the last writer.
         // (B) Dekker pair with a revoking writer: the reader has filled its slot, and this is its look at the bias. With a
-        // table the look must be sequentially consistent. With rows acquire would do, because `fill` has issued the light
-        // fence; but the stronger load is the same instruction on x86 and AArch64.
-        if self.bias.load(SeqCst).is_on() {
+        // table the look must be sequentially consistent. With rows the light fence in `fill` orders the two: on AArch64, the
+        // stronger load would wait until the slot's store is visible.
+        if self.bias.load(if P::OWNED { Acquire } else { SeqCst }).is_on() {
             S::add::<M>(Event::Fast, 1);
             return Some(slot);
         }

@@ -119,9 +119,14 @@ unsafe impl<const ODDS: u32> When for Bernoulli<ODDS> {
 /// `N`: all threads wait for a revocation, and not all reads meet. With 6 or 18 in place of 9 the throughput is within
 /// 4% on average (docs/readers.md).
 ///
+/// `MOST`: a revocation counts as one of so many nanoseconds at most. What takes longer is not the bias' cost: a writer waits for a
+/// reader in its section, or does not run. Without a bias it would wait for that as well, behind the underlying lock. (A
+/// revocation that took a second once kept the bias off for ever, where a write comes with each 60 million reads.) The fence and a look
+/// at a thousand rows take less.
+///
 /// The number in the state *off* is how many slow reads in a row that takes, a multiple of `SAMPLE`.
 #[derive(Debug)]
-pub struct Adaptive<const N: u64 = 9>;
+pub struct Adaptive<const N: u64 = 9, const MOST: u64 = 100_000>;
 
 /// Nanoseconds that a bias spares a read where readers meet: two transfers of a cache line between processors.
 const MEETING: u64 = 150;
@@ -129,11 +134,11 @@ const MEETING: u64 = 150;
 const MOST_SAMPLES: u64 = 1 << 24;
 
 // SAFETY: the number is at least `FIRST`, and `MOST_SAMPLES` times `SAMPLE`, which is less than 2^29, above it at most.
-unsafe impl<const N: u64> When for Adaptive<N> {
+unsafe impl<const N: u64, const MOST: u64> When for Adaptive<N, MOST> {
     const COUNTS: bool = true;
 
     fn revoked<M: Machine>(start: u64, now: u64) -> u32 {
-        let reads = now.saturating_sub(start).saturating_mul(N) / MEETING;
+        let reads = now.saturating_sub(start).min(MOST).saturating_mul(N) / MEETING;
         FIRST + (reads / u64::from(SAMPLE)).clamp(1, MOST_SAMPLES) as u32 * SAMPLE
     }
 

@@ -95,6 +95,19 @@ fn reads_in_a_row_bring_the_bias_back() {
     );
 }
 
+/// A revocation that took long, because a reader slept in its section or the writer was preempted, does not keep the bias off.
+#[test]
+fn a_long_revocation_counts_for_little() {
+    type Lock = RawBravo<Native, RawShflRw<Native>, Owned, Adaptive>;
+    let lock = Lock::new_biased_in();
+    lock.bias.store(Bias(<Adaptive as When>::revoked::<Native>(0, 1_000_000_000)), Relaxed);
+    for _ in 0..7_000 {
+        // SAFETY: the token is from the acquisition in the same expression.
+        unsafe { lock.unlock_read(lock.read()) };
+    }
+    assert!(lock.is_biased());
+}
+
 /// A thread samples its slow reads of any lock. Of locks that it reads in turn, each gets its bias back, also beside one that
 /// is written too often for a bias.
 #[test]
