@@ -56,7 +56,7 @@ mod word;
 pub(crate) use abort::{end, or_abort};
 pub use group::Group;
 pub use native::Native;
-pub(crate) use offers::Offers;
+pub(crate) use offers::{Nap, Offers};
 pub use qnode::{QNode, node_view};
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
