@@ -183,7 +183,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
+        Bits(self.turn.load(Acquire)) // then the clock is read: `age`
     }
 
     fn is_queue_empty(&self) -> bool {
@@ -327,7 +327,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 if !self.word().has(DEMAND) {
                     M::doze_at(&self.turn, turn.0, left);
                 }
-                nap *= 2;
+                nap = sleepers::longer::<P>(nap);
             } else {
                 let bits = if demands { PARKED.with(DEMAND) } else { PARKED };
                 self.park(bits, intervals.until_torn::<M>(deadline));

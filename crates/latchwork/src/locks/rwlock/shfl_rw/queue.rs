@@ -120,7 +120,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 if !self.state().is_claimed() {
                     M::doze_at(&self.turn, turn.0, nanos);
                 }
-                nap *= 2;
+                nap = sleepers::longer::<P>(nap);
             } else {
                 self.park(side, intervals.until_torn::<M>(deadline));
                 slept = true;
