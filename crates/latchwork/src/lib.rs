@@ -63,7 +63,8 @@
 //! | `rayon` | no | maps and sets are read and made by the threads of the crate `rayon` |
 //! | `owning_ref` | no | guards work with the crate `owning_ref` |
 //!
-//! `arc_lock`, `serde` for locks, and `owning_ref` are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and no standard library.
+//! `arc_lock`, `serde` for locks, and `owning_ref` are `lock_api`'s. Without `std` the crate needs `alloc` and glibc, and on
+//! x86-64 no standard library. (Elsewhere its thread-local words are the standard library's.)
 #![no_std]
 // The header of an algorithm names private constants of its file. `cargo doc --document-private-items` shows them.
 #![allow(rustdoc::private_intra_doc_links)]

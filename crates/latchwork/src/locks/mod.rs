@@ -10,6 +10,22 @@
 
 use core::ptr::NonNull;
 
+/// Gives a lock with a `const fn new()` its `Default` and its kind's `ConstNew`, which the file imports.
+macro_rules! const_new {
+    ($lock:ty $(, $($generics:tt)*)?) => {
+        impl $(<$($generics)*>)? Default for $lock {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl $(<$($generics)*>)? ConstNew for $lock {
+            #[allow(clippy::declare_interior_mutable_const)]
+            const NEW: Self = Self::new();
+        }
+    };
+}
+
 pub mod condvar;
 #[doc(hidden)]
 pub mod for_assembly;

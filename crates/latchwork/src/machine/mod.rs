@@ -40,6 +40,7 @@
 
 use core::sync::atomic::Ordering;
 
+mod abort;
 #[cfg(test)]
 pub(crate) mod alone;
 pub mod group;
@@ -52,32 +53,15 @@ pub(crate) mod shared;
 mod time;
 mod word;
 
+pub(crate) use abort::{end, or_abort};
 pub use group::Group;
 pub use native::Native;
-pub(crate) use offers::Offers;
+pub(crate) use offers::{Nap, Offers};
 pub use qnode::{QNode, node_view};
 pub use record::{Record, Records};
 pub use row::{ROW_COUNTS, ROW_SLOTS, ReaderRow};
 pub use time::{Clock, Deadline};
 pub(crate) use time::{MICRO, micros};
-
-/// Does what must not unwind: the process ends if it does.
-pub(crate) fn or_abort<R>(work: impl FnOnce() -> R) -> R {
-    struct AbortOnUnwind;
-
-    impl Drop for AbortOnUnwind {
-        #[cold]
-        fn drop(&mut self) {
-            // SAFETY: no arguments, no memory.
-            unsafe { libc::abort() };
-        }
-    }
-
-    let abort = AbortOnUnwind;
-    let result = work();
-    core::mem::forget(abort);
-    result
-}
 pub use word::{Arith, Word};
 
 /// Why [`Machine::wait`] returned.

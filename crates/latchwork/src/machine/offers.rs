@@ -18,8 +18,10 @@ const TIMED_OFFERS: u64 = 300;
 /// longest pause of a backoff. So a thread that waits again and again for a short time naps for a good part of it. (The
 /// preloaded library waits so, for a writer of a real-time policy and for a thread that may be cancelled.)
 const LEFT_PER_OFFER: u64 = 64_000;
-/// The shortest and the longest nap, in nanoseconds.
-const NAPS: (u64, u64) = (50_000, 1_000_000);
+/// Nanoseconds of the first nap: about what going to sleep and waking up cost.
+const FIRST_NAP: u64 = 50_000;
+/// Nanoseconds of the longest nap: how late a waiter may wake up.
+const LONGEST_NAP: u64 = 1_000_000;
 /// Pauses before an offer, of one spin hint each.
 const PAUSES: u32 = 64;
 
@@ -27,16 +29,16 @@ const PAUSES: u32 = 64;
 pub(crate) struct Offers {
     pauses: u32,
     offers: u32,
-    nap: u64,
+    nap: Nap,
 }
 
 impl Offers {
     pub(crate) const fn new() -> Self {
-        Offers { pauses: 0, offers: 0, nap: NAPS.0 }
+        Offers { pauses: 0, offers: 0, nap: Nap::new() }
     }
 
     /// Offers the processor. A waiter that has made enough offers naps instead, for at most `left` nanoseconds, which is
-    /// `u64::MAX` if it has no deadline. Each nap is a quarter longer than the one before.
+    /// `u64::MAX` if it has no deadline.
     #[cold]
     pub(crate) fn take<M: Machine>(&mut self, left: u64) {
         let most = if left == u64::MAX { OFFERS } else { TIMED_OFFERS.min(left / LEFT_PER_OFFER) as u32 };
@@ -44,8 +46,7 @@ impl Offers {
             self.offers += 1;
             M::yield_now();
         } else {
-            M::doze(self.nap.min(left));
-            self.nap = (self.nap + self.nap / 4).min(NAPS.1);
+            self.nap.take::<M>(left);
         }
     }
 
@@ -56,6 +57,22 @@ impl Offers {
         if self.pauses.is_multiple_of(PAUSES) {
             self.take::<M>(u64::MAX);
         }
+    }
+}
+
+/// The next nap's nanoseconds. Each nap is a quarter longer than the one before. So the waiter wakes up late by a quarter of its
+/// wait, and by one millisecond at most.
+pub(crate) struct Nap(u64);
+
+impl Nap {
+    pub(crate) const fn new() -> Self {
+        Nap(FIRST_NAP)
+    }
+
+    /// Sleeps, for at most `left` nanoseconds.
+    pub(crate) fn take<M: Machine>(&mut self, left: u64) {
+        M::doze(self.0.min(left));
+        self.0 = (self.0 + self.0 / 4).min(LONGEST_NAP);
     }
 }
 

@@ -49,6 +49,8 @@ pub use lock_api::WaitTimeoutResult;
 ///
 /// **Poisoning.** There is none.
 ///
+/// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
+///
 /// **On fork.** A condition variable with waiters in another thread is lost to the child: make a new one there.
 ///
 /// **In a signal handler.** Do not use it: it goes with a mutex.

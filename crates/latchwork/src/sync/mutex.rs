@@ -23,7 +23,8 @@ use crate::machine::Native;
 /// }
 /// ```
 ///
-/// **What it costs.** Uncontended, locking is one atomic exchange, and unlocking needs no atomic read-modify-write.
+/// **What it costs.** Uncontended, locking is one compare-and-exchange, and unlocking a load and a store. While the process has a
+/// single thread, locking needs no atomic read-modify-write either.
 ///
 /// | `shfl` | |
 /// |---|---|
@@ -39,10 +40,13 @@ use crate::machine::Native;
 /// [`MutexGuard::unlock_fair`](lock_api::MutexGuard::unlock_fair) and [`bump`](lock_api::MutexGuard::bump) hand the lock
 /// to the first waiter in the queue.
 ///
-/// **Panics.** No method panics. A thread that locks a mutex which it holds waits for ever.
+/// **Panics.** No method panics. A thread that locks a mutex which it holds waits for ever. If the kernel has no page for waiters,
+/// the process ends.
 ///
 /// **Poisoning.** There is none. If a thread panics while it holds the lock, its guard unlocks, and the next
 /// thread finds the value as the panic left it.
+///
+/// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
 ///
 /// **On fork.** The child has the thread that forked and no other. A mutex that another thread held, or waited for, stays
 /// as it was: the child must not use it. Every other mutex works, and the child can drop a guard of its own thread.

@@ -26,7 +26,7 @@ use core::num::NonZeroUsize;
 ///
 /// **Panics.** If a thread locks it `usize::MAX` times without unlocking.
 ///
-/// **Poisoning, on fork, in a signal handler.** As [`Mutex`](crate::Mutex).
+/// **Poisoning, between processes, on fork, in a signal handler.** As [`Mutex`](crate::Mutex).
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, ThreadId, T>;
 
 /// What [`ReentrantMutex::lock`](lock_api::ReentrantMutex::lock) returns.

@@ -12,8 +12,9 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// **When to take it.** If most sections only read. It is `bravo-2d-shfl-rw`: [`bravo`](crate::locks::rwlock::bravo) with a
 /// row of slots for each thread, over the reader-writer ShflLock [`shfl_rw`](crate::locks::rwlock::shfl_rw). While writers
 /// are rare, a reader writes to its own row only, so readers on different processors share no cache line that changes.
-/// If many sections write, measure it beside [`Mutex`](crate::Mutex). For readers that need no lock at all, see
-/// [`reclaim`](crate::reclaim).
+/// If many sections write, measure it beside [`Mutex`](crate::Mutex). If writes matter where many readers share a processor, take
+/// [`ShflRwLock`](crate::locks::ShflRwLock): a writer waits until each reader inside has had its turn of the processor, here up to
+/// twice. For readers that need no lock at all, see [`reclaim`](crate::reclaim).
 ///
 /// ```
 /// use latchwork::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
@@ -49,14 +50,16 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// The atomics are those of a read. Each thread that reads under such a lock has a row of
 /// 128 bytes, however many locks there are.
 ///
-/// **Panics.** No method panics. The process ends if the read guards that were forgotten come to 2^28. A thread that asks for the write lock while it reads, or for any lock while it writes,
-/// waits for ever.
+/// **Panics.** No method panics. The process ends if the read guards that were forgotten come to 2^28, or if the kernel has no page
+/// for waiters and readers. A thread that asks for the write lock while it reads, or for any lock while it writes, waits for ever.
 ///
 /// **Recursive reads.** A thread that holds a read guard must not call [`read`](lock_api::RwLock::read) again: if a writer
 /// waits in between, both may wait for ever. It can call [`read_recursive`](ReadRecursive::read_recursive).
 ///
 /// **Poisoning.** There is none. If a writer panics, its guard unlocks, and the next thread finds the value as the panic
 /// left it.
+///
+/// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
 ///
 /// **On fork.** The child has the thread that forked and no other. A lock that another thread held, or waited for, stays
 /// as it was: the child must not use it. Every other lock works.

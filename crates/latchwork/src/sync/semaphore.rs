@@ -43,6 +43,8 @@ use {
 ///
 /// **Poisoning.** There is none. A thread that panics gives back no unit by itself.
 ///
+/// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
+///
 /// **On fork.** The child has a copy. Units that other threads hold in the parent are missing in the child.
 ///
 /// **In a signal handler.** [`release`](Self::release), [`release_many`](Self::release_many),

@@ -34,9 +34,11 @@ use crate::machine::Native;
 /// The atomics are those of a read. Writers lock a [`Mutex`](crate::Mutex).
 ///
 /// **Panics.** If the closure of [`write`](seqlock::SeqLock::write) panics, the words stay as they were. A closure that
-/// writes the same `SeqLock` waits for ever.
+/// writes the same `SeqLock` waits for ever. If the kernel has no page for waiters, the process ends.
 ///
 /// **Poisoning.** There is none: readers see none of a change that panicked.
+///
+/// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
 ///
 /// **On fork.** If another thread was writing, the child must not use the words.
 ///

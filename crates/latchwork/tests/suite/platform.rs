@@ -19,6 +19,7 @@ const CALLS: &[(&str, (u32, u32))] = &[
     ("prctl", (2, 6)),
     ("read", (2, 6)),
     ("sched_getscheduler", (2, 6)),
+    ("write", (2, 6)),
 ];
 
 /// The version on the page that stands between `before` and " or newer".

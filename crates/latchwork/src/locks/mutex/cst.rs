@@ -48,7 +48,7 @@ const SOCKETS: usize = 8;
 const PASSES: u32 = 64;
 /// How often another thread must have wanted a waiter's processor before the waiter parks.
 const ROUNDS: u32 = 2;
-/// Parked waiters that one search for a spinning waiter sets aside, at most.
+/// Parked waiters that one search for a spinning waiter sets aside, at most. Not tuned.
 const SEARCH: u32 = 16;
 /// Handovers within a socket before the waiter that was set aside first is unparked, to spin when its turn comes.
 const ROUSE: u32 = PASSES / 2;

@@ -15,7 +15,8 @@
 //!
 //! Size: a cache line for each of 8 NUMA nodes and one for the global tail, 576 bytes; 64 per waiter and 64 per holder, from
 //! the machine's node pool.
-//! Atomics per uncontended pair: 4 (three swaps, one compare-and-exchange).
+//! Atomics per uncontended pair: 4 (three swaps, one compare-and-exchange). Each master, so each uncontended acquisition, also pauses
+//! for 32 spin hints: 0.13 to 1.9 us, as long as the processor's PAUSE takes (4 to 60 ns).
 //! Fairness: batches in the order of their masters, FIFO in a batch.
 //! Suspension: blocks. A suspended waiter keeps the lock from the waiters behind it, and from newcomers.
 //!
@@ -33,7 +34,7 @@ const RELEASED: u32 = 1;
 
 /// Local queues. NUMA node n uses number n modulo this.
 const NODES: usize = 8;
-/// Spin hints for which a master waits for other threads of its NUMA node.
+/// Spin hints for which a master waits for other threads of its NUMA node. Not tuned.
 const COMBINING: u32 = 32;
 
 /// A tail in a cache line of its own.

@@ -30,7 +30,7 @@ use crate::machine::{Machine, Native, QNode, Word, node_view};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-/// Handovers until the eldest of the passive waiters gets the lock.
+/// Handovers until the eldest of the passive waiters gets the lock: the mean of the paper's chance, 1 in 1000.
 const TURNS: u32 = 1000;
 
 /// Malthusian lock. See the [module documentation](self).

@@ -6,22 +6,6 @@ pub use super::{Info, Suspension, Token};
 use crate::locks::backoff;
 use crate::machine::{Deadline, Machine, Native};
 
-/// Gives a lock with a `const fn new()` its `Default` and [`ConstNew`].
-macro_rules! const_new {
-    ($lock:ty $(, $($generics:tt)*)?) => {
-        impl $(<$($generics)*>)? Default for $lock {
-            fn default() -> Self {
-                Self::new()
-            }
-        }
-
-        impl $(<$($generics)*>)? ConstNew for $lock {
-            #[allow(clippy::declare_interior_mutable_const)]
-            const NEW: Self = Self::new();
-        }
-    };
-}
-
 // What an application takes.
 pub mod mcs;
 pub mod policies;

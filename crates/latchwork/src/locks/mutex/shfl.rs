@@ -34,6 +34,10 @@
 //!
 //! # How long a waiter waits, and where that differs from the paper
 //!
+//! The paper's shuffler, and a thread that acquires the lock, wake the waiters that are next ahead of their turn (S_SPINNING). Here
+//! no waiter is woken early: newcomers use the lock meanwhile, and the unlock wakes a parked head. Also, only the head shuffles; a NUMA
+//! node gets the lock 16 times in a row, not 1024; and an acquisition is a compare-and-exchange, not an exchange.
+//!
 //! - *Looks.* A look at the word takes its cache line away from the holder. A waiter that has waited for a time `t` looks again
 //!   after `t / 16`. It takes the lock if that is free at four looks in a row ([`LOOK`](Policy::LOOK) apart). If one finds it
 //!   held again, a thread that has the word in its cache uses it over and over: the waiter stays away for another `t`. After 16
@@ -183,7 +187,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
+        Bits(self.turn.load(Acquire)) // then the clock is read: `age`
     }
 
     fn is_queue_empty(&self) -> bool {
@@ -327,7 +331,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 if !self.word().has(DEMAND) {
                     M::doze_at(&self.turn, turn.0, left);
                 }
-                nap *= 2;
+                nap = sleepers::longer::<P>(nap);
             } else {
                 let bits = if demands { PARKED.with(DEMAND) } else { PARKED };
                 self.park(bits, intervals.until_torn::<M>(deadline));
@@ -362,7 +366,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if locked && P::STEALING && P::REQUEUES {
             // The next head sleeps on, at `word`, until the caller's unlock unparks it. If it has timed out by now, its node may
             // belong to the head of another lock's queue, which the requeue then moves here. So an unlock wakes all threads at
-            // `word`: waking one could leave this lock's head asleep. The stranger may sleep until its own timed wakeup.
+            // `word`: waking one could leave this lock's head asleep. The stranger may sleep until its own timed wakeup, also when this
+            // lock's memory is freed before. If that becomes the word of a futex whose owner wakes one thread, the stranger may take
+            // that wakeup. All of this needs a timeout, a new wait with the same node and a handover, within this function.
             self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, &self.word);
             self.word.store(HELD.with(PARKED).0, Relaxed);

@@ -81,6 +81,9 @@ pub trait Policy: Send + Sync + 'static {
     fn key<M: Machine>() -> u32;
     /// Where a waiter with the key `waiter` belongs if a waiter with the key `shuffler` shuffles. Rank 0 stands right behind the
     /// shuffler, rank 1 behind all of rank 0, and so on. A waiter whose rank is [`RANKS`](Self::RANKS) or more stays where it is.
+    ///
+    /// In [`shfl_rw`](crate::locks::rwlock::shfl_rw) both keys may be numbers that [`key`](Self::key) never returned: a reader's is
+    /// `u32::MAX`, and an upgradable reader's `u32::MAX - 1`. A writer's is at most `u32::MAX - 2`.
     fn rank<M: Machine>(shuffler: u32, waiter: u32) -> usize;
 }
 

@@ -60,10 +60,18 @@ pub(crate) fn stamp<M: Machine>() -> Bits {
     Bits(micros::<M>() & TIME)
 }
 
-/// Microseconds since the time in `turn`. The caller has read `turn`, and then this reads the clock: a stamp that is newer than
-/// the clock would look very old.
+/// Microseconds since the time in `turn`. The stamp may be a little newer than the clock, and counts as new then: the processor may
+/// read the clock before it loads `turn`, and the clocks of two processors may differ. (A stamp of nearly 68 s ago counts as new too,
+/// for 10 ms.)
 pub(crate) fn age<M: Machine>(turn: Bits) -> u32 {
-    micros::<M>().wrapping_sub(turn.0) & TIME
+    let age = micros::<M>().wrapping_sub(turn.0) & TIME;
+    if age > TIME - PROMISE_BOUND { 0 } else { age }
+}
+
+/// The nanoseconds of a robbed head's nap after one of `nap`: twice as many, but at most a turn. Signals may end any number of
+/// naps in one turn.
+pub(crate) fn longer<P: Policy>(nap: u64) -> u64 {
+    (nap * 2).min(u64::from(P::TURN) << MICRO)
 }
 
 /// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
@@ -230,5 +238,26 @@ pub(crate) fn walk<M: Machine, P: Policy>(
     }
     if long {
         _ = shuffle::<M, NoPolicy>(node, node, tail, u32::MAX, |_| false, abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+
+    #[test]
+    fn a_stamp_that_is_newer_than_the_clock_is_new() {
+        let later = |micros: u32| Bits(stamp::<Native>().0.wrapping_add(micros) & TIME);
+        let second = 1_000_000_u32;
+        assert!(age::<Native>(later(5000)) < second);
+        assert!((second..2 * second).contains(&age::<Native>(later(second.wrapping_neg()))));
+    }
+
+    #[test]
+    fn naps_end_with_the_turn() {
+        let first = u64::from(NoPolicy::TURN / NoPolicy::PROMPTNESS) << MICRO;
+        let last = (0..100).fold(first, |nap, _| longer::<NoPolicy>(nap));
+        assert_eq!(last, u64::from(NoPolicy::TURN) << MICRO);
     }
 }

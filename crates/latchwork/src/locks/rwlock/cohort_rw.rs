@@ -107,16 +107,7 @@ impl RawCohortRw<Native> {
     }
 }
 
-impl Default for RawCohortRw<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawCohortRw<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawCohortRw<Native>);
 
 impl<M: Machine> Tickets<M> {
     fn new() -> Self {

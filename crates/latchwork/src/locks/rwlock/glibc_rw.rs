@@ -89,16 +89,7 @@ impl RawGlibcRw<Native> {
     }
 }
 
-impl Default for RawGlibcRw<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawGlibcRw<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawGlibcRw<Native>);
 
 impl<M: Machine> RawGlibcRw<M> {
     // Readers.

@@ -92,16 +92,7 @@ impl RawMcsRw<Native> {
     }
 }
 
-impl Default for RawMcsRw<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawMcsRw<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawMcsRw<Native>);
 
 node_view! {
     /// A queue node.

@@ -98,16 +98,7 @@ impl RawPerCpu<Native> {
     }
 }
 
-impl Default for RawPerCpu<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawPerCpu<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawPerCpu<Native>);
 
 impl<M: Machine, const LOCKS: usize> RawPerCpu<M, LOCKS> {
     /// The shards that are used: all, but two where every interleaving is explored.

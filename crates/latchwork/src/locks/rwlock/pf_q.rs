@@ -129,16 +129,7 @@ impl RawPfQ<Native> {
     }
 }
 
-impl Default for RawPfQ<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawPfQ<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawPfQ<Native>);
 
 node_view! {
     /// A blocked reader's node.

@@ -67,16 +67,7 @@ impl RawPfT<Native> {
     }
 }
 
-impl Default for RawPfT<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawPfT<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawPfT<Native>);
 
 impl<M: Machine> RawPfT<M> {
     /// Takes the turn among writers if no other thread has it or waits for it.

@@ -89,16 +89,7 @@ impl RawRwSem<Native> {
     }
 }
 
-impl Default for RawRwSem<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawRwSem<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawRwSem<Native>);
 
 impl<M: Machine> RawRwSem<M> {
     /// Adds the calling reader, unless `word` has one of the bits `keeps_out`.

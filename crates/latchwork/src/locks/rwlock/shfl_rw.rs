@@ -125,16 +125,7 @@ impl RawShflRw<Native> {
 
 const _: () = assert!(size_of::<RawShflRw<Native>>() == 24);
 
-impl Default for RawShflRw<Native> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ConstNew for RawShflRw<Native> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawShflRw<Native>);
 
 // SAFETY: WRITER is set from a word without it, so there is one writer. Of a reader and a writer one sees the other (E) and
 // turns back. (A) and (B) order the sections.

@@ -1,6 +1,6 @@
 //! How long a thread waits for a lock, and how it waits for a word when no other thread will wake it.
 
-use crate::machine::{Clock, Deadline, Machine, Offers, Word};
+use crate::machine::{Clock, Deadline, Machine, Nap, Offers, Word};
 use core::sync::atomic::Ordering::Acquire;
 
 /// How long an acquisition may wait.
@@ -94,8 +94,7 @@ unsafe impl Await for Spins {
     }
 }
 
-/// The thread spins briefly and then sleeps in naps. Each nap is a quarter longer than the one before. So behind a long
-/// section the thread wakes up late by a quarter of its wait, and by one millisecond at most.
+/// The thread spins briefly and then sleeps in naps ([`Nap`]).
 #[derive(Debug)]
 pub struct Naps;
 
@@ -103,10 +102,6 @@ pub struct Naps;
 const LOOKS_BEFORE: u32 = 2048;
 /// Looks at the word between two naps.
 const LOOKS_BETWEEN: u32 = 64;
-/// Nanoseconds of the first nap: about what going to sleep and waking up cost.
-const FIRST_NAP: u64 = 50_000;
-/// Nanoseconds of the longest nap: how late a waiter may wake up.
-const LONGEST_NAP: u64 = 1_000_000;
 
 // SAFETY: `true` is returned only when `spin_for`, with acquire loads, has found `done`.
 unsafe impl Await for Naps {
@@ -116,7 +111,7 @@ unsafe impl Await for Naps {
         timeout: Timeout,
         done: impl FnMut(T) -> bool + Copy,
     ) -> bool {
-        let (mut looks, mut nap) = (LOOKS_BEFORE, FIRST_NAP);
+        let (mut looks, mut nap) = (LOOKS_BEFORE, Nap::new());
         if matches!(timeout, Timeout::Immediate) {
             return false;
         }
@@ -128,8 +123,7 @@ unsafe impl Await for Naps {
             if left == 0 {
                 return false;
             }
-            M::doze(nap.min(left));
-            nap = (nap + nap / 4).min(LONGEST_NAP);
+            nap.take::<M>(left);
             looks = LOOKS_BETWEEN;
         }
     }

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 type Node = QNode<Native>;
 
-/// Nodes that a thread keeps before it spills half of them.
+/// Nodes that a thread keeps before it spills half of them: half a page. Not tuned.
 const KEEP: usize = 32;
 /// Nodes that are made at a time: one page.
 const PAGE: usize = 4096 / size_of::<Node>();

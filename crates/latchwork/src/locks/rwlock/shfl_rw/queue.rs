@@ -10,13 +10,13 @@ use crate::locks::mutex::vain;
 use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions.
+/// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions. Not tuned.
 pub(super) const TURNING: u32 = 16;
 /// Pauses of [`Policy::LOOK`] between the head's announcement and its second look: 0.8 microseconds, far longer than the two
 /// instructions of a release.
 const SETTLES: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
-/// reader wakes the next, takes as long as all of them need until they run.
+/// reader wakes the next, takes as long as all of them need until they run. No measurement of other numbers is kept.
 const INVITATIONS: u32 = 16;
 /// The shuffling key of readers. No writer has it: it says that a waiter may be invited.
 const READING: u32 = u32::MAX;
@@ -120,7 +120,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 if !self.state().is_claimed() {
                     M::doze_at(&self.turn, turn.0, nanos);
                 }
-                nap *= 2;
+                nap = sleepers::longer::<P>(nap);
             } else {
                 self.park(side, intervals.until_torn::<M>(deadline));
                 slept = true;
@@ -228,7 +228,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         };
         if locked && kept_out && P::REQUEUES {
             // The next head cannot enter beside this thread. It sleeps on, as a parked head, until this thread leaves. It is
-            // moved before PARKED is set: the thread that sees PARKED must find the sleeper.
+            // moved before PARKED is set: the thread that sees PARKED must find the sleeper. (A waiter of another lock may be moved in its
+            // place: see `leave` in `shfl`.)
             let at = if side == Side::Write { &self.word } else { &self.readers };
             self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, at);
