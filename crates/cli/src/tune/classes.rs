@@ -18,8 +18,10 @@ pub const MOST: usize = 10;
 /// What an acquisition without a wait counts, in nanoseconds: about one transfer of a cache line. The profile sees waits, but not
 /// that a line moves; with it a lock that is read all the time, and never waited for, is tuned.
 const TRANSFER: u64 = 50;
-/// The most static objects of a class that a file names, one by one. They fill a sixth of what the library can be told.
+/// The most static objects of a class that a file names, one by one.
 const MOST_OBJECTS: usize = 1000;
+/// The most static objects of all classes: what the library can be told, 128 KiB, has room for so many with long names of locks.
+const ALL_OBJECTS: usize = 3000;
 
 /// The classes to tune.
 pub struct Tuned {
@@ -140,6 +142,8 @@ impl Tuned {
             .collect();
         classes.sort_by(|a, b| b.features.share.total_cmp(&a.features.share));
         classes.truncate(MOST);
+        let most = most_objects(&classes.iter().map(|class| class.objects.len()).collect::<Vec<_>>());
+        classes.iter_mut().for_each(|class| class.objects.truncate(most));
         Self { classes, all: profile.locks.len(), threads, oversubscribed, modules: files.modules }
     }
 
@@ -229,7 +233,6 @@ impl Files {
         }
         objects.sort_by_key(|place| (place.module.clone(), place.address));
         objects.dedup();
-        objects.truncate(MOST_OBJECTS);
         (objects, from)
     }
 
@@ -262,9 +265,27 @@ impl Files {
     }
 }
 
+/// How many static objects of each class a file names, of classes that have so many.
+fn most_objects(classes: &[usize]) -> usize {
+    let fits = |most: &usize| classes.iter().map(|objects| objects.min(most)).sum::<usize>() <= ALL_OBJECTS;
+    (1..=MOST_OBJECTS).rev().find(fits).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_classes_share_the_room() {
+        for (classes, most) in [
+            (&[][..], MOST_OBJECTS),
+            (&[5, 2000], MOST_OBJECTS),
+            (&[1200; 8], 375),
+            (&[1200, 1200, 1200, 600, 10], 796),
+        ] {
+            assert_eq!(most_objects(classes), most, "{classes:?}");
+        }
+    }
     use latchwork_recording::reader::Thread;
 
     #[test]
