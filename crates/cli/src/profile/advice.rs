@@ -4,7 +4,7 @@
 //! cost the program a noticeable part of its time.
 
 use super::findings::{NOTABLE, ratio};
-use super::model::{Class, Kind, OWN, Profile};
+use super::model::{Class, Kind, OWN, Profile, TopHolder};
 use super::units::{count, percent, time};
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
@@ -78,7 +78,7 @@ pub fn advice(profile: &Profile) -> Vec<Advice> {
             }
         }
         if matters(class.lost_ns(), waited) {
-            if let Some(text) = shorten(profile, class) {
+            if let Some(text) = shorten(profile, class).or_else(|| given_up(profile, class)) {
                 add("shorten", text);
             }
             if let Some(text) = skewed(class) {
@@ -103,20 +103,36 @@ fn is_wakeups(class: &Class) -> bool {
     class.reacquire_ns > class.waits.sum_ns
 }
 
-/// Threads that were woken wait for one holder, rather than for each other.
-fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
+/// The function that has most of the time for which the lock is held, if its sections are longer than a wakeup.
+fn long_holder(profile: &Profile, class: &Class) -> Option<TopHolder> {
     let holder = profile.longest_holder(class)?;
     let all: u64 = class.holders.iter().map(|holder| holder.hold_ns).sum();
-    (ratio(holder.hold_ns, all) >= MOST && holder.at_a_time_ns() >= SHORT_NS).then(|| {
-        format!(
-            "{}: shorten the section of {}, which holds the lock for {} at a time: {} went to acquiring it again after a wait \
-             for a condition.",
-            class.name,
-            holder.function,
-            time(holder.at_a_time_ns()),
-            time(class.reacquire_ns)
-        )
-    })
+    (ratio(holder.hold_ns, all) >= MOST && holder.at_a_time_ns() >= SHORT_NS).then_some(holder)
+}
+
+/// Threads that were woken wait for one holder, rather than for each other.
+fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = long_holder(profile, class)?;
+    Some(format!(
+        "{}: shorten the section of {}, which holds the lock for {} at a time: {} went to acquiring it again after a wait for a \
+         condition.",
+        class.name,
+        holder.function,
+        time(holder.at_a_time_ns()),
+        time(class.reacquire_ns)
+    ))
+}
+
+/// Most calls give up before the holder releases the lock, so that no holder pays for their waits.
+fn given_up(profile: &Profile, class: &Class) -> Option<String> {
+    let holder = long_holder(profile, class).filter(|_| class.timeouts > class.contended / 2)?;
+    Some(format!(
+        "{}: shorten the section of {}, which holds the lock for {} at a time: {} calls gave up at their deadlines meanwhile.",
+        class.name,
+        holder.function,
+        time(holder.at_a_time_ns()),
+        count(class.timeouts)
+    ))
 }
 
 /// One holder causes most of the waiting: its section is what to shorten. What else it does there depends on its length.
@@ -334,6 +350,14 @@ mod tests {
             class.timeouts += 1;
         };
         assert_eq!(rules(&profile(&in_vain)), [""; 0]);
+        let behind_one = |class: &mut Class| {
+            in_vain(class);
+            class.holders[0].caused_wait_ns = 1_000;
+            class.holders[0].hold_ns = class.holders[0].holds * 50_000_000;
+        };
+        assert_eq!(rules(&profile(&behind_one)), ["shorten"]);
+        let text = advice(&profile(&behind_one))[0].text.clone();
+        assert!(text.contains("50 ms at a time: 1.3 M calls gave up"), "{text}");
         let unknown_holder = |class: &mut Class| {
             busy(class);
             class.holders.clear();

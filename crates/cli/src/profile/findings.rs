@@ -103,7 +103,7 @@ fn locks(profile: &Profile) -> Vec<String> {
             percent(ratio(handover, waited))
         ));
     }
-    sentences.extend((calls < FEW_CALLS).then(|| UNSEEN.into()));
+    sentences.extend((calls < FEW_CALLS && cost < NOTABLE).then(|| UNSEEN.into()));
     sentences
 }
 

@@ -169,9 +169,8 @@ impl<const SLOTS: usize> Index<SLOTS> {
         // To look at each slot takes a page fault for each page, 0.7 ms in a forked child for all tables.
         // SAFETY: tables are statics without contents, which have whole pages, so that these are mapped without a file. A slot that
         // is 0 is empty, and a lock that is 0 is free. Other processors may have larger pages than 4 KiB.
-        if cfg!(target_arch = "x86_64")
-            && quietly(|| unsafe { kernel::empty(pages.cast(), size_of::<Self>()) })
-        {
+        let empty = || unsafe { kernel::empty(pages.cast(), size_of::<Self>()) };
+        if cfg!(target_arch = "x86_64") && quietly(empty) {
             return;
         }
         // The program has locked its memory (`mlockall`).
