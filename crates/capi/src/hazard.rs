@@ -212,7 +212,7 @@ impl Domain {
             return true;
         }
         let each = (1_u64 << incoming.ilog2().saturating_sub(2)).min(64);
-        if incoming % each != 0 {
+        if !incoming.is_multiple_of(each) {
             return false;
         }
         let now = Native::now(Clock::Monotonic);
