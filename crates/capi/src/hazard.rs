@@ -33,6 +33,8 @@
 //! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
 //! slot with the scan's load. (D) the linking of a block of slots with the loads that look for blocks ([`slots::each`]).
 //!
+//! What is seldom retired is reclaimed soon: a thread that retires after a pause of [`SOON`] scans, however few objects there are.
+//!
 //! Nothing here waits for a reader, or allocates for a retired object that has a head. Between two scans at most [`BATCH`]
 //! objects, or twice the number of slots if that is more, are retired in a domain. So in each domain at most that many objects
 //! for each thread that retires, and one for each slot, are garbage.
@@ -43,7 +45,7 @@
 use crate::boxed::Boxed;
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
-use latchwork::machine::{Machine, Native};
+use latchwork::machine::{Clock, Machine, Native};
 use libc::{EBUSY, ENOMEM};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -55,6 +57,11 @@ pub(crate) mod slots;
 
 /// Objects that are retired between two scans, at least: enough to be worth the heavy fence.
 const BATCH: u64 = 256;
+/// Nanoseconds after which a thread that retires scans although there are fewer, if no thread has scanned since. As in the library's
+/// own domains.
+const SOON: u64 = 10_000_000;
+/// The pause is at least so many times as long as the last scan took.
+const PAUSES: u64 = 100;
 /// Chains in a scan's table.
 const CHAINS: usize = 512;
 
@@ -81,6 +88,8 @@ pub(crate) struct Domain {
     garbage: AtomicU64,
     /// How many of these are in boxes.
     boxes: AtomicU64,
+    /// The time from which on a scan does not wait for a batch.
+    soon: AtomicU64,
 }
 
 /// The domain that null stands for.
@@ -107,6 +116,7 @@ impl Domain {
             incoming: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
             boxes: AtomicU64::new(0),
+            soon: AtomicU64::new(0),
         }
     }
 
@@ -188,16 +198,29 @@ impl Domain {
         unsafe { head.write(new) };
         self.garbage.fetch_add(1, Relaxed);
         self.push(head, head);
-        self.incoming.fetch_add(1, Relaxed);
+        let incoming = self.incoming.fetch_add(1, Relaxed) + 1;
         let in_callback = self.scanned_here(|scan| scan.has_more.set(true)).is_some();
-        if !in_callback && self.is_due() {
+        if !in_callback && self.is_due(incoming) {
             self.scan();
         }
     }
 
-    /// Whether enough objects have come since the last scan.
-    fn is_due(&self) -> bool {
-        self.incoming.load(Relaxed) >= BATCH.max(2 * slots::made())
+    /// Whether enough objects have come since the last scan, or whether that was long ago. A look at the clock takes 25 ns. So a
+    /// thread looks with each of the first objects, then with each second one, and so on, at last with each 64th: with 27 of 256.
+    fn is_due(&self, incoming: u64) -> bool {
+        if incoming >= BATCH.max(2 * slots::made()) {
+            return true;
+        }
+        let each = (1_u64 << incoming.ilog2().saturating_sub(2)).min(64);
+        if !incoming.is_multiple_of(each) {
+            return false;
+        }
+        let now = Native::now(Clock::Monotonic);
+        let is_due = now >= self.soon.load(Relaxed);
+        if is_due {
+            self.soon.store(now + SOON, Relaxed); // other threads leave the scan to this one
+        }
+        is_due
     }
 
     /// Puts a chain of objects on the stack.
@@ -219,7 +242,11 @@ impl Domain {
     fn scan(&self) -> bool {
         let scan = Scan { domain: self, outer: SCANS.get(), has_more: Cell::new(false) };
         SCANS.set(&raw const scan);
+        let begin = Native::now(Clock::Monotonic);
         self.reclaim();
+        let end = Native::now(Clock::Monotonic);
+        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
+        self.soon.store(end.saturating_add(pause), Relaxed);
         SCANS.set(scan.outer);
         scan.has_more.get()
     }

@@ -10,6 +10,10 @@
  *
  *     lw_hazard_retire(&removed->head, free_node);
  *
+ * Every 256th object that is retired has a thread look which ones are protected, or each one after twice as many as there are hazard
+ * pointers, if that is more. After a pause of 10 ms, the next object does so too. Until an object is retired, or a program calls
+ * lw_hazard_collect, nothing is reclaimed.
+ *
  * An object has a lw_rcu_head, at any offset. An object without one is protected with the offset 0, and retired by
  * lw_hazard_retire_ptr, which allocates. */
 #ifndef LATCHWORK_HAZARD_H

@@ -6,7 +6,7 @@
 //! The letters of the orderings are those of [`hazard`](super); (F) is the lock of the free slots.
 
 use crate::{same_layout, thread};
-use latchwork::machine::{Machine, Native};
+use latchwork::machine::{Machine, Native, Records};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
@@ -70,11 +70,11 @@ struct Chain(*mut Slot);
 
 /// Free slots for all threads, and their lock.
 ///
-/// A child that is forked while another thread has the lock does not have that thread. It knows by the number of the process,
+/// A child that is forked while another thread has the lock does not have that thread. It knows by the [`mark`] of the process,
 /// takes the lock all the same, and begins with an empty chain, because the thread may have been in the middle of a change. The
 /// child does not use the slots that were in the chain.
 struct Free {
-    /// 0, or the number of the process of the thread that has the lock.
+    /// 0, or the [`mark`] of the process of the thread that has the lock.
     holder: AtomicU32,
     chain: UnsafeCell<Chain>,
 }
@@ -82,10 +82,18 @@ struct Free {
 // SAFETY: the chain is used with the lock held.
 unsafe impl Sync for Free {}
 
+/// A number of the process that is not 0, and another one in a child. The number that the kernel gives the process is not enough: in
+/// namespaces of their own, parent and child are both 1. So above its 22 bits stands how many forks there were,
+/// which the library counts once a thread has a record.
+fn mark() -> u32 {
+    // SAFETY: the call takes no arguments and touches no memory.
+    let process = unsafe { libc::getpid() } as u32;
+    process | Native::generation() << 22
+}
+
 impl Free {
     fn with<R>(&self, work: impl FnOnce(&mut Chain) -> R) -> R {
-        // SAFETY: the call takes no arguments and touches no memory.
-        let process = unsafe { libc::getpid() } as u32;
+        let process = mark();
         let left_behind = loop {
             let holder = Native::spin_until(&self.holder, Relaxed, |holder| holder != process);
             // (F) pairs with the store below.
@@ -175,7 +183,11 @@ extern "C" fn lw_hazard_make() -> *const Slot {
     let own = thread::own();
     // SAFETY: the words are the thread's own.
     let spare = unsafe { &mut (*own).hazards };
-    let slot = spare.pop().or_else(|| FREE.with(Chain::pop)).or_else(make_block);
+    let shared = || {
+        thread::record(); // for `mark`
+        FREE.with(Chain::pop)
+    };
+    let slot = spare.pop().or_else(shared).or_else(make_block);
     let slot = slot.map_or(null_mut(), |slot| core::ptr::from_ref(slot).cast_mut());
     // What earlier owners did comes before what this one does: else ThreadSanitizer forgets them at the next store.
     thread::lw_tsan_acquire(slot.cast());
@@ -225,6 +237,23 @@ mod tests {
             libc::waitpid(child, &mut status, 0);
         }
         status
+    }
+
+    /// Not even if the kernel gives it the same number.
+    #[test]
+    fn a_child_has_another_mark() {
+        thread::record();
+        let bits = mark() >> 22;
+        let mut status = -1;
+        // SAFETY: the child only compares, and exits. It is ours, and `status` is valid.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(i32::from(mark() >> 22 == bits));
+            }
+            libc::waitpid(child, &mut status, 0);
+        }
+        assert_eq!(status, 0);
     }
 
     #[test]
