@@ -216,6 +216,13 @@ unsafe extern "C" fn lw_debug_no_section(function: *const c_char) {
     panic!("{} in a thread that is in no section", unsafe { CStr::from_ptr(function) }.to_string_lossy());
 }
 
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_debug_unprotected(condition: *const c_char) {
+    // SAFETY: the header passes the text of the condition.
+    let condition = unsafe { CStr::from_ptr(condition) }.to_string_lossy();
+    panic!("lw_rcu_dereference_protected, although this does not hold: {condition}");
+}
+
 /// Around a wait for a condition variable: the calling thread does not hold the mutex meanwhile.
 pub(crate) fn without<R>(mutex: *const LwMutex, wait: impl FnOnce() -> R) -> R {
     let lock = mutex.cast::<c_void>().cast_mut();

@@ -32,6 +32,7 @@ mod registered;
 mod rwlock;
 mod sem;
 mod seqlock;
+mod stalls;
 mod thread;
 mod time;
 

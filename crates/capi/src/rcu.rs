@@ -1,7 +1,7 @@
 //! RCU, epochs and quiescent-state-based RCU.
 //!
-//! The domains of C have no limit of garbage, so retiring never waits: a program may retire while it holds a lock that a
-//! reader wants in its section. What C retires is a [`Head`] in the object, or one in a box of its own.
+//! The domains of C have no limit of garbage unless the program sets one ([`stalls`](crate::stalls)), so retiring never waits: a
+//! program may retire while it holds a lock that a reader wants in its section. What C retires is a [`Head`] in the object, or one in a box of its own.
 //!
 //! A callback may wait for a grace period, unless its own thread would be in the way: that ends the process ([`synchronize`],
 //! [`thread::reader_at_rest`]). Grace periods that C waits for are those of a domain without garbage
@@ -16,7 +16,7 @@ use latchwork::machine::{Machine, Native, Records};
 use latchwork::reclaim::domain::{Cookie, Domain, Flavour};
 use latchwork::reclaim::epoch::Epoch;
 use latchwork::reclaim::qsbr::Qsbr;
-use latchwork::reclaim::rcu::General;
+use latchwork::reclaim::rcu::{self, General};
 use latchwork::reclaim::{Header, Limit, Reader, Reclaim, Retire};
 use libc::ENOMEM;
 use std::alloc::{Layout, alloc};
@@ -51,7 +51,7 @@ unsafe impl Retire for Head {
 }
 
 /// A flavour, with the domains that the process has.
-trait Flavoured: Flavour {
+pub(crate) trait Flavoured: Flavour {
     /// The domain that null stands for.
     fn default_domain() -> &'static AtomicPtr<Domain<Native, Self>>;
     /// C waits for the grace periods of this domain, which never has garbage.
@@ -61,17 +61,9 @@ trait Flavoured: Flavour {
         once(Self::waiting_domain())
     }
 
-    /// Waits for a domain's reclamation, also inside of a section, where [`Domain::barrier`] refuses.
+    /// Waits for a domain's reclamation.
     fn barrier(domain: &Domain<Native, Self>) {
-        if !Domain::<Native, Self>::is_inside() {
-            return domain.barrier();
-        }
-        let mut nap = 20_000;
-        while domain.garbage().objects != 0 {
-            domain.collect();
-            Native::doze(nap);
-            nap = (nap * 2).min(1_000_000);
-        }
+        domain.barrier();
     }
 
     /// Does what waits for readers of this flavour, for the function `name`.
@@ -139,7 +131,7 @@ fn once<F: Flavour>(place: &'static AtomicPtr<Domain<Native, F>>) -> &'static Do
 /// # Safety
 ///
 /// The pointer is null, or to a live domain.
-unsafe fn at<'a, F: Flavoured>(domain: *const Domain<Native, F>) -> &'a Domain<Native, F> {
+pub(crate) unsafe fn at<'a, F: Flavoured>(domain: *const Domain<Native, F>) -> &'a Domain<Native, F> {
     // SAFETY: the caller's pointer is null or to a live domain.
     unsafe { domain.as_ref() }.unwrap_or_else(|| once(F::default_domain()))
 }
@@ -313,14 +305,19 @@ functions!(Qsbr: lw_qsbr_call lw_qsbr_retire lw_qsbr_barrier lw_qsbr_collect lw_
     lw_qsbr_domain_create lw_qsbr_domain_destroy);
 
 #[unsafe(no_mangle)]
-extern "C" fn lw_rcu_default_domain() -> *const Domain<Native, General> {
+extern "C" fn lw_rcu_default_domain() -> &'static Domain<Native, General> {
     once(General::default_domain())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn lw_rcu_ordered_domain() -> *const Domain<Native, General> {
+extern "C" fn lw_rcu_ordered_domain() -> &'static Domain<Native, General> {
     static DOMAIN: AtomicPtr<Domain<Native, General>> = AtomicPtr::new(null_mut());
     once(&DOMAIN)
+}
+
+/// The domains of the general flavour that a process has by itself.
+pub(crate) fn own_domains() -> [&'static Domain<Native, General>; 4] {
+    [lw_rcu_default_domain(), lw_rcu_ordered_domain(), General::waiting(), rcu::global()]
 }
 
 /// Waits for a grace period of the general flavour.

@@ -127,7 +127,7 @@ fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-const C_PROGRAMS: [&str; 5] = ["locks.c", "rcu.c", "callbacks.c", "hazard.c", "map.c"];
+const C_PROGRAMS: [&str; 6] = ["locks.c", "rcu.c", "callbacks.c", "hazard.c", "map.c", "stalls.c"];
 
 /// How a program is linked.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -284,7 +284,7 @@ fn a_static_program() {
 /// runs under the one that can see more in it.
 #[test]
 fn c_programs_under_sanitizers() {
-    let threads = ["locks.c", "rcu.c", "hazard.c"];
+    let threads = ["locks.c", "rcu.c", "hazard.c", "stalls.c"];
     for source in C_PROGRAMS {
         for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
             let every_day = sanitizer.ends_with("thread") == threads.contains(&source);

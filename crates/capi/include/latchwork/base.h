@@ -217,6 +217,8 @@ void lw_debug_release(void *lock, int how) LW_NOEXCEPT;
 void lw_debug_gone(void *lock) LW_NOEXCEPT;
 /* Ends the process with a message: this function was called in a thread that is in no section. */
 void lw_debug_no_section(const char *function) LW_NOEXCEPT LW_COLD;
+/* Ends the process with a message: this condition of lw_rcu_dereference_protected does not hold. */
+void lw_debug_unprotected(const char *condition) LW_NOEXCEPT LW_COLD;
 
 LW_END_C
 

@@ -14,7 +14,7 @@
  * | epochs | the same | lw_epoch_* |
  * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
  *
- * lw_*_call, lw_*_retire and lw_*_collect never wait, and run callbacks of this and other objects, in the calling thread:
+ * lw_*_call, lw_*_retire and lw_*_collect never wait (unless lw_rcu_set_limit asks for it), and run callbacks of this and other objects, in the calling thread:
  * do not call them while you hold a lock that a callback takes.
  *
  * A callback may call and retire. It must not call a barrier. It may wait for readers, unless the thread that runs it is one.
@@ -111,8 +111,35 @@ LW_INLINE void lw_epoch_leave(void) {
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
 }
 
-/* Reads a pointer, in a section. */
-#define lw_rcu_dereference(from) __atomic_load_n((from), __ATOMIC_ACQUIRE)
+/* With LW_DEBUG: ends the process if the calling thread is in no section, of whichever flavour, and is not online. */
+LW_INLINE void lw_rcu_check_section_(const char *function) {
+#if LW_DEBUG
+    const struct lw_record *record = lw_thread.record;
+    if (!record || ((__atomic_load_n(&record->section, __ATOMIC_RELAXED) | __atomic_load_n(&record->pinned, __ATOMIC_RELAXED) |
+                     __atomic_load_n(&record->online, __ATOMIC_RELAXED)) &
+                    0x7fff) == 0) {
+        lw_debug_no_section(function);
+    }
+#else
+    (void)function;
+#endif
+}
+
+/* With LW_DEBUG: ends the process if the condition does not hold. Without, the condition is not even computed. */
+#if LW_DEBUG
+#define LW_DEBUG_PROTECTED_(condition) ((condition) ? (void)0 : lw_debug_unprotected(#condition))
+#else
+#define LW_DEBUG_PROTECTED_(condition) ((void)sizeof(!(condition)))
+#endif
+
+/* Reads a pointer, in a section. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
+ * lw_rcu_read_lock or lw_epoch_enter, nor online. */
+#define lw_rcu_dereference(from) (lw_rcu_check_section_("lw_rcu_dereference"), __atomic_load_n((from), __ATOMIC_ACQUIRE))
+/* Reads a pointer where it cannot change: `condition` says why, for example that the caller has the lock of the updaters. With
+ * LW_DEBUG, the process ends with a message if the condition does not hold; without, it is not computed. */
+#define lw_rcu_dereference_protected(from, condition) (LW_DEBUG_PROTECTED_(condition), __atomic_load_n((from), __ATOMIC_RELAXED))
+/* Reads a pointer that is only compared, and not followed: no section is needed. */
+#define lw_rcu_access_pointer(from) __atomic_load_n((from), __ATOMIC_RELAXED)
 /* Stores a pointer so that readers who find it see the object behind it. */
 #define lw_rcu_assign(to, pointer) __atomic_store_n((to), (pointer), __ATOMIC_RELEASE)
 /* The same, and returns the pointer that stood there. */
@@ -153,6 +180,26 @@ void lw_rcu_barrier(lw_rcu_domain *domain) LW_NOEXCEPT;
 int lw_rcu_is_first_retirement(const lw_rcu_head *head) LW_NOEXCEPT;
 /* Reclaims what can be reclaimed without waiting. */
 void lw_rcu_collect(lw_rcu_domain *domain) LW_NOEXCEPT;
+/* Has threads that retire in a domain outside of sections wait while the domain has more garbage than this: for a grace period,
+ * and for `wait_nanos` nanoseconds at most. 0: they never wait, and the garbage grows. If a wait ends without a grace period, no
+ * thread waits until that grace period is over. The bytes are those of lw_garbage. A domain whose limit was never set has none, and
+ * retiring never waits there. With a limit, do not retire while you hold a lock that a reader takes in its section. */
+void lw_rcu_set_limit(lw_rcu_domain *domain, uint64_t objects, uint64_t bytes, uint64_t wait_nanos) LW_NOEXCEPT;
+/* Is told that `thread`, the number that gettid() returns there, has held up a grace period for `nanos` nanoseconds. */
+typedef void lw_rcu_stall_hook(int thread, uint64_t nanos, void *context);
+/* Sets a function that is called when a thread stays in its section for so long that a grace period does not end: when the grace
+ * period has been open for `after_nanos` (0: 10 seconds), each time that it has been open for as long again, and when a wait of
+ * lw_rcu_set_limit has ended without it. The function runs in a thread that retires, collects, waits or polls, because such a
+ * thread notices. It must not wait for readers, nor call a barrier. It replaces the domain's previous one, which another thread may
+ * still be in. A null function: no thread is told.
+ *
+ * A null domain stands for all that the process has by itself: the default domain, that of C++, the maps, and the grace periods of
+ * lw_rcu_synchronize and lw_rcu_poll. Then several threads may call the function at the same time. The function is not called for
+ * lw_epoch_* and lw_qsbr_*. */
+void lw_rcu_on_stall(lw_rcu_domain *domain, uint64_t after_nanos, lw_rcu_stall_hook *hook, void *context) LW_NOEXCEPT;
+/* Whether a thread holds up a grace period right now, and if so, which one and for how long. If there are several, the one that does
+ * so for the longest. The domain is as in lw_rcu_on_stall. */
+int lw_rcu_stall(lw_rcu_domain *domain, int *thread, uint64_t *nanos) LW_NOEXCEPT;
 /* How much garbage there is. */
 void lw_rcu_garbage(lw_rcu_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
 /* A new domain, or null if there is no memory. */
@@ -166,7 +213,7 @@ lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((const));
  * latchwork/rcu. */
 lw_rcu_domain *lw_rcu_ordered_domain(void) LW_NOEXCEPT __attribute__((const));
 
-/* The same for epochs. */
+/* The same for epochs. In a section of the caller's own, lw_epoch_barrier ends the process, with a message. */
 void lw_epoch_call(lw_epoch_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 int lw_epoch_retire(lw_epoch_domain *domain, void *object, void (*reclaim)(void *object)) LW_NOEXCEPT;
 void lw_epoch_barrier(lw_epoch_domain *domain) LW_NOEXCEPT;

@@ -197,6 +197,44 @@ static void ends_two_sections(void) {
     lw_rcu_read_unlock();
 }
 
+/* Threads that read a pointer outside of a section, and where it may change. */
+static int *shared;
+static lw_mutex_t updaters;
+static void dereferences(void) { (void)lw_rcu_dereference(&shared); }
+static void dereferences_after_a_section(void) {
+    lw_rcu_read_lock();
+    lw_rcu_read_unlock();
+    lw_epoch_enter();
+    lw_epoch_leave();
+    lw_qsbr_online();
+    lw_qsbr_offline();
+    (void)lw_rcu_dereference(&shared);
+}
+static void dereferences_unprotected(void) { (void)lw_rcu_dereference_protected(&shared, lw_mutex_is_locked(&updaters)); }
+static void dereferences_rightly(void) {
+    static int number = 7;
+    CHECK(!lw_rcu_access_pointer(&shared));
+    lw_rcu_read_lock();
+    CHECK(!lw_rcu_dereference(&shared));
+    lw_rcu_read_unlock();
+    lw_epoch_enter();
+    CHECK(!lw_rcu_dereference(&shared));
+    lw_epoch_leave();
+    lw_qsbr_online();
+    CHECK(!lw_rcu_dereference(&shared));
+    lw_qsbr_offline();
+    lw_mutex_lock(&updaters);
+    lw_rcu_assign(&shared, &number);
+    CHECK(*lw_rcu_dereference_protected(&shared, lw_mutex_is_locked(&updaters)) == 7);
+    lw_mutex_unlock(&updaters);
+}
+/* A barrier that would wait for the caller. */
+static void barrier_in_an_epoch(void) {
+    lw_epoch_enter();
+    lw_epoch_call(NULL, &head, callback);
+    lw_epoch_barrier(NULL);
+}
+
 /* A thread that is online stays so while it waits for other flavours. */
 static void check_online(void) { CHECK(is_online()); }
 
@@ -226,6 +264,11 @@ int main(void) {
     ends(ends_own_domain, "lw_rcu_domain_destroy", "in a callback");
     ends(ends_two_sections, "lw_rcu_read_unlock", "in no section");
     ends(lw_epoch_leave, "lw_epoch_leave", "in no section");
+    ends(dereferences, "lw_rcu_dereference", "in no section");
+    ends(dereferences_after_a_section, "lw_rcu_dereference", "in no section");
+    ends(dereferences_unprotected, "lw_rcu_dereference_protected", "lw_mutex_is_locked(&updaters)");
+    dereferences_rightly();
+    ends(barrier_in_an_epoch, "barrier", "own section");
     lw_qsbr_domain_destroy(other);
     puts("ok");
     return 0;

@@ -973,11 +973,11 @@ static void hazard_general() {
             while (!protects.load(std::memory_order_relaxed)) {
                 std::this_thread::yield();
             }
-            object->retire([](written *w) {
+            seen = 0;
+            object->retire([](written *w) { // may be called at once
                 seen = w->value;
                 delete w;
             });
-            seen = 0;
             while (seen == 0) {
                 lw_hazard_collect();
             }
@@ -1015,8 +1015,12 @@ static void hazard_general() {
 static void hazard_base_clauses() {
     clause(62, "deleters: function pointers, and ones that only move", [] {
         int assigned = 0;
-        (new move_only_hazard)->retire(move_only(&assigned));
+        auto *object = new move_only_hazard;
+        lw::hazard_pointer hp = lw::make_hazard_pointer();
+        hp.reset_protection(object); // else retire may reclaim it at once
+        object->retire(move_only(&assigned));
         CHECK(assigned == 1);
+        hp.reset_protection();
         lw_hazard_collect();
     });
     clause(63, "protecting with a program's specialisation is rejected: see clauses_reject.cpp", [] {});

@@ -92,7 +92,11 @@ inline void hazards() {
         shared = nullptr;
         domain.retire(kept); // a hazard pointer protects objects of any domain
         domain.retire(new by_hazard, std::default_delete<by_hazard>());
-        other.retire(new by_hazard);
+        lw::hazard_pointer second = lw::make_hazard_pointer();
+        auto *const elsewhere = new by_hazard;
+        second.reset_protection(elsewhere); // else its domain may reclaim it at once
+        other.retire(elsewhere);
+        second.reset_protection();
         domain.collect();
         CHECK(gone == 1 && domain.garbage().objects == 1 && other.garbage().objects == 1);
         // A domain with an object that is protected cannot end.
