@@ -84,7 +84,7 @@ fn sections<F: Flavour>() {
     }
     domain.throttle();
     domain.serve(0, || true);
-    assert!(domain.is_clean() && domain.garbage().objects == 0);
+    assert!(domain.is_clean() && !domain.is_reclaiming() && domain.garbage().objects == 0);
     // More guards than can be counted.
     let reader = domain.reader();
     assert!(refused(|| (0..1 << 16).for_each(|_| forget((reader.enter(), domain.reader())))));
