@@ -11,6 +11,7 @@ mod face;
 mod fifo;
 mod hostile;
 mod memcheck;
+mod optimised;
 mod parking_lot_program;
 mod platform;
 mod symbols;

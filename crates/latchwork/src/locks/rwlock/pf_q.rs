@@ -99,7 +99,8 @@
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
 //! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it. So they may
-//!   starve: a timed reader under a ceaseless stream of writers, a timed writer or upgrade under overlapping readers.
+//!   starve: a timed reader under a ceaseless stream of writers, a timed writer or upgrade under overlapping readers, or under
+//!   one reader that at once locks again.
 //! - An upgradable reader holds the MCS lock but begins no writer phase, so readers enter beside it. An upgrade begins one.
 
 use super::phases::{PHASE, Phases};

@@ -44,7 +44,7 @@
 //! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it: a writer that
 //!   gave up its phase would end it before the readers in it have noticed. So they may starve, a timed reader under a
-//!   ceaseless stream of writers, a timed writer under overlapping readers.
+//!   ceaseless stream of writers, a timed writer under overlapping readers, or under one reader that at once locks again.
 
 use super::phases::Phases;
 use super::{ConstNew, Info, RawDowngrade, RawFair, RawRwLock, RawUpgrade, Suspension, Timeout};

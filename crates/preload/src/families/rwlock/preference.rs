@@ -19,7 +19,9 @@
 //! A writer with a real-time policy shuts nobody out behind a reader: readers of a higher priority must not wait for it.
 //!
 //! A waiter cannot leave the queues of `pf-t`, `pf-q`, `mcs-rw`, `percpu` and `cohort-rw`. There `write_until` polls, so
-//! under this library no writer of theirs ever shuts readers out, and a writer may starve, as under glibc.
+//! under this library no writer of theirs ever shuts readers out. Under glibc a writer starves only while readers overlap, because the
+//! last reader wakes it. Here no reader does: a writer can starve behind a single reader that unlocks and at once locks again, because it
+//! must find the lock free when it looks.
 
 use super::gate;
 use super::raw::operations;
