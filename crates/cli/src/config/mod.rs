@@ -191,9 +191,10 @@ impl Entry {
         if self.kind == "rwlock" { Kind::RwLock } else { Kind::Mutex }
     }
 
-    /// How messages call it.
+    /// How messages call it, without what a terminal would obey.
     pub fn label(&self) -> String {
         let name = if self.name.is_empty() { "without a name" } else { &self.name };
+        let name = name.replace(char::is_control, " ");
         format!("the {} {name}", if self.kind() == Kind::Mutex { "mutex" } else { "reader-writer lock" })
     }
 }
@@ -300,6 +301,12 @@ from = [["server 0x1234 make", "server 0x1300"]]
         assert_eq!(config.lock[0].objects[0].symbol, Some(("cache".into(), 0x10)));
         let frames = &config.lock[1].from[0];
         assert_eq!((frames[0].symbol.clone(), frames[1].symbol.clone()), (Some(("make".into(), 0)), None));
+    }
+
+    #[test]
+    fn a_name_cannot_control_the_terminal() {
+        let text = GOOD.replace("cache.mutex_", r"\u001b[31mred");
+        assert_eq!(Config::parse(&text).unwrap().lock[0].label(), "the mutex  [31mred");
     }
 
     #[test]

@@ -205,11 +205,6 @@ pub struct Life {
 }
 
 impl Life {
-    /// Of a thread with so many copies.
-    pub fn new(copies: usize) -> Rc<Self> {
-        Rc::new(Life { left: Cell::new(copies), ended: Event::new() })
-    }
-
     /// One of the copies ends.
     pub fn end(&self) {
         self.left.set(self.left.get() - 1);
@@ -229,12 +224,22 @@ impl Life {
 pub struct Births {
     queue: RefCell<VecDeque<(usize, Rc<Life>)>>,
     born: Event,
+    /// All that there were. The simulator knows a cache line by its address: if a new life had the memory of an old one, it would lie in some
+    /// processor's cache already, and whether it has depends on the allocator.
+    lives: RefCell<Vec<Rc<Life>>>,
 }
 
 impl Births {
     /// None yet.
     pub fn new() -> Self {
-        Births { queue: RefCell::default(), born: Event::new() }
+        Births { queue: RefCell::default(), born: Event::new(), lives: RefCell::default() }
+    }
+
+    /// Of a thread that is about to be created, with so many copies.
+    pub fn life(&self, copies: usize) -> Rc<Life> {
+        let life = Rc::new(Life { left: Cell::new(copies), ended: Event::new() });
+        self.lives.borrow_mut().push(life.clone());
+        life
     }
 
     /// A thread is created, which follows a stream.

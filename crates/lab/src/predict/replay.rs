@@ -493,7 +493,7 @@ impl Thread<'_> {
         let Some(role) = role else { return work(cost) };
         let before = self.children.borrow().values().filter(|(of, _)| *of == role).count();
         let copies = self.how.copies(self.load, role, before);
-        let life = Life::new(copies);
+        let life = self.births[role].life(copies);
         self.children.borrow_mut().insert(step.object, (role, life.clone()));
         for _ in 0..copies {
             work(cost);

@@ -152,8 +152,12 @@ impl Report {
         serde_json::to_string_pretty(self).expect("numbers and text") + "\n"
     }
 
-    /// For a person.
+    /// For a person. A trace may come from anybody, and a terminal obeys control characters.
     pub fn text(&self) -> String {
+        self.whole_text().replace(|char: char| char.is_control() && char != '\n', " ")
+    }
+
+    fn whole_text(&self) -> String {
         let mut text = String::new();
         self.recording(&mut text).expect("a String");
         if self.refused {
@@ -184,7 +188,7 @@ impl Report {
         writeln!(
             text,
             "{}: {:.2} s on {} CPUs, {}",
-            self.command.join(" "),
+            self.command.join(" ").replace('\n', " "),
             recorded.seconds,
             recorded.cpus,
             recorded.processor

@@ -417,6 +417,16 @@ fn locks_in_different_orders_are_refused() {
 }
 
 #[test]
+fn a_trace_cannot_control_the_terminal() {
+    let mut trace = one_lock(4, 10_000, 90_000, 0);
+    trace.about.command = vec!["\x1b[31m./program\n".into(), "--fast".into()];
+    trace.about.classes[0].name = "\x1b]0;title\x07".into();
+    let text = report(&trace, &plan(&trace, &["mcs"], &[])).0;
+    assert!(text.starts_with(" [31m./program  --fast: ") && text.contains("]0;title"), "{text}");
+    assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text}");
+}
+
+#[test]
 fn roles_keep_their_proportions() {
     let mut trace = one_lock(4, 1_000, 9_000, 0);
     trace.about.threads[3].role = "writer".into();

@@ -79,6 +79,55 @@ fn the_same_file_and_seed_give_the_same_bytes() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Also where threads come and go: what is allocated for them does not depend on the allocator.
+#[test]
+fn the_same_file_and_seed_give_the_same_bytes_with_fork_and_join() {
+    let directory = scratch("predict-forks");
+    let path = directory.join("trace.lw");
+    write_threads(&path, 13, 0);
+    let mut trace = Trace::read(&path).unwrap();
+    let step = |op, object| Step { op, object, cpu: 1_000, ..Step::default() };
+    // The first thread creates two others at a time, and waits for their ends.
+    trace.about.threads[0].role = "main".into();
+    trace.steps[0] = (0..6)
+        .flat_map(|round| {
+            let children = [2 * round + 1, 2 * round + 2];
+            [op::CREATE, op::JOIN].map(|op| children.map(|child| step(op, child))).concat()
+        })
+        .chain([step(op::ACQUIRE, 0), step(op::RELEASE, 0)])
+        .collect();
+    for steps in &mut trace.steps[1..] {
+        steps.truncate(10);
+        steps.push(step(op::EXIT, 0));
+    }
+    for (thread, steps) in trace.about.threads.iter_mut().zip(&trace.steps) {
+        thread.events = steps.len() as u64;
+    }
+    let mut bytes = Vec::new();
+    trace.write_to(&mut bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
+    let run = |arenas: &str| {
+        let mut command = Command::new(COMMAND);
+        command.current_dir(&directory).args([
+            "predict",
+            "trace.lw",
+            "--machine",
+            "1x4",
+            "--recorded-on",
+            "1x2",
+        ]);
+        command.args(["--threads", "3,5", "--acquisitions", "300", "--anyway", "--json", "-"]);
+        let output = command.env("MALLOC_ARENA_MAX", arenas).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let first = run("1");
+    for arenas in ["2", "8", "1", "4"] {
+        assert_eq!(run(arenas), first);
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let directory = scratch("predict-full");
