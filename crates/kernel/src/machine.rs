@@ -195,11 +195,6 @@ unsafe impl<const FAULT: u8> Machine for Kernel<FAULT> {
         word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    #[inline(always)]
-    fn release_dec(word: &AtomicU32) -> bool {
-        (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
-    }
-
     /// One atomic step, so that no wakeup is lost for a time: the kernel would show that as a stall.
     #[inline(always)]
     fn release_if(_: &AtomicPtr<QNode<Self>>, word: &AtomicU32, expected: u32) -> bool {

@@ -6,15 +6,11 @@
 //!
 //! # What stands for what
 //!
-//! - **The asymmetric fence.** Each thread has a mutex, held while it executes an instruction that
-//!   must not be torn. `heavy_fence` takes and releases the mutex of every thread in turn, as
-//!   `membarrier` interrupts every processor in turn, between two instructions. So for each thread
-//!   the heavy fence comes before or after each of its light fences and decrements, whole, and
-//!   orders memory in that direction; two light fences are not ordered with each other.
+//! - **The asymmetric fence.** Each thread has a mutex. A light fence takes and releases the thread's own, and
+//!   `heavy_fence` takes and releases that of every thread in turn, as `membarrier` interrupts every processor in turn. So
+//!   the heavy fence comes before or after each light fence of each thread, and orders memory in that direction. Two light
+//!   fences are not ordered with each other.
 //!   (`membarrier` is a full fence on the interrupted processors and, at both ends, on the caller.)
-//! - **`release_dec`** is a load and a store, between which other threads run, under the thread's
-//!   mutex: torn for everybody but a heavy fence. The portable path, one atomic decrement, is a
-//!   special case.
 //! - **`wait` and `wake`** are a futex: a queue for each address, behind its lock; the comparison
 //!   and going to sleep are one step with respect to wakers. Each sleeper is woken by itself, first
 //!   in, first out, so a wake that the wrong sleeper consumed is lost, and loom reports the
@@ -235,17 +231,6 @@ unsafe impl Machine for Loom {
     #[track_caller]
     fn acquire_swap(word: &Self::U32, value: u32) -> u32 {
         word.swap(value, Ordering::Acquire)
-    }
-
-    #[track_caller]
-    fn release_dec(word: &Self::U32) -> bool {
-        let state = shared_state();
-        let instruction = &state.instructions[thread_number()];
-        let whole = (state.mistake != Mistake::TornDecrement).then(|| instruction.lock());
-        let left = word.load(Ordering::Relaxed).wrapping_sub(1);
-        word.store(left, Ordering::Release);
-        drop(whole);
-        (left as i32) < 0
     }
 
     #[track_caller]

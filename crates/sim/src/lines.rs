@@ -64,8 +64,6 @@ pub(crate) enum Kind {
     Store,
     /// Atomic read-modify-write.
     Rmw,
-    /// The decrement without `lock` prefix of `release_dec`: takes ownership, but is no fence.
-    Update,
     /// Load that the prefetcher has seen coming (`streams.rs`).
     Scan,
 }
@@ -211,10 +209,6 @@ impl Lines {
                 Kind::Read => (now + own.max(costs.hit), 0),
                 Kind::Scan => (now + own.max(costs.scan), 0),
                 Kind::Store => (now + costs.store, (now + costs.store + own).max(who.drained)),
-                Kind::Update => {
-                    let done = now + own.max(costs.hit) + costs.store;
-                    (done, done.max(who.drained))
-                }
                 Kind::Rmw => {
                     let done = now + own + (costs.atomic - costs.atomic_wait);
                     (done, done)
@@ -378,7 +372,7 @@ impl Lines {
         line.last_cpu = who.cpu;
         let arrival = (who.sent + costs.jitter(transfer, rng)).max(now) + queued;
         let (done, visible) = match kind {
-            Kind::Read | Kind::Scan | Kind::Update => {
+            Kind::Read | Kind::Scan => {
                 (arrival + costs.hit + costs.store, (arrival + costs.hit + costs.store).max(who.drained))
             }
             Kind::Store => (now + costs.store, (arrival + costs.store).max(who.drained)),

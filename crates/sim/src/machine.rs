@@ -6,7 +6,7 @@ pub(crate) mod resources;
 
 use crate::events::NS;
 use crate::lines::Kind;
-use crate::simulation::{access, await_tears, current, inside, spin};
+use crate::simulation::{access, current, inside, spin};
 use crate::topology::Distance;
 use crate::words::{Ptr, U8, U32, U64, Usize};
 use latchwork::machine::record::{Clocks, Record, Records};
@@ -24,7 +24,7 @@ pub struct Sim;
 const MEMBARRIER: usize = usize::MAX - 4095;
 
 // SAFETY: words are sequentially consistent, which is more than C11; a heavy fence comes before or
-// after every light one and every decrement, since all operations have one order; thread numbers are
+// after every light one, since all operations have one order; thread numbers are
 // distinct; nodes are never freed.
 unsafe impl Machine for Sim {
     type U8 = U8;
@@ -125,7 +125,6 @@ unsafe impl Machine for Sim {
                 s.me().time += syscall;
             });
             access(MEMBARRIER, Kind::Rmw);
-            await_tears(sim);
             sim.with(|s| s.membarrier());
         }
         true
@@ -139,10 +138,6 @@ unsafe impl Machine for Sim {
 
     fn acquire_swap(word: &U32, value: u32) -> u32 {
         word.swap(value, Ordering::Acquire)
-    }
-
-    fn release_dec(word: &U32) -> bool {
-        word.release_dec()
     }
 
     fn now(_: Clock) -> u64 {

@@ -43,14 +43,11 @@ pub struct Adversary {
     pub stop_ns: u64,
     /// The probability that a wait on a word returns for no reason.
     pub spurious: f64,
-    /// The probability that `release_dec`, which is not atomic, is torn: other threads run between its
-    /// load and its store.
-    pub torn: f64,
 }
 
 impl Default for Adversary {
     fn default() -> Self {
-        Adversary { every_ns: 20_000, holder: 0.1, stop_ns: 20_000, spurious: 0.05, torn: 0.1 }
+        Adversary { every_ns: 20_000, holder: 0.1, stop_ns: 20_000, spurious: 0.05 }
     }
 }
 

@@ -42,9 +42,6 @@ const IDLE_SOON: Time = 50_000 * NS;
 const PIECE: Time = 20_000 * NS;
 /// The same where woken threads preempt others: no longer than such a wake-up takes.
 const SHORT_PIECE: Time = 2000 * NS;
-/// How long an instruction that others see the middle of takes at most: its store may have to wait for the
-/// line, and must outlast the system call that others go to sleep with.
-const TORN: Time = 2000 * NS;
 /// How soon after an acquisition the adversary stops a holder.
 const HOLDER: Time = 1000 * NS;
 
@@ -98,40 +95,6 @@ impl State {
             thread.strike = thread.time + soon;
             thread.attention = thread.attention.min(thread.strike);
         }
-    }
-
-    /// Whether the adversary lets others run in the middle of the running thread's instruction. Suspend,
-    /// then.
-    pub(crate) fn begin_tear(&mut self) -> bool {
-        let Some(adversary) = self.options.adversary else { return false };
-        if !self.rng.chance(adversary.torn) {
-            return false;
-        }
-        let id = self.running;
-        let time = self.rng.below(TORN);
-        let thread = self.thread(id);
-        thread.time += time;
-        thread.torn = true;
-        thread.pending = Pending::Nothing;
-        let at = thread.time;
-        self.events.plan(at, Event::Run(id));
-        true
-    }
-
-    /// Whether the running thread has to wait for another's instruction to end. Suspend, then.
-    pub(crate) fn await_tear(&mut self) -> bool {
-        if self.options.adversary.is_none() {
-            return false;
-        }
-        let end = self.threads.iter().filter(|thread| thread.torn).map(|thread| thread.time).max();
-        let Some(end) = end else { return false };
-        let id = self.running;
-        let thread = self.thread(id);
-        thread.time = thread.time.max(end);
-        thread.pending = Pending::Nothing;
-        let at = thread.time;
-        self.events.plan(at, Event::Run(id));
-        true
     }
 
     /// A thread can run.
@@ -314,9 +277,6 @@ impl State {
     /// The scheduler has something for a running thread. `true`: it does not go on now.
     pub(crate) fn attend(&mut self, id: u32, now: Time) -> bool {
         let thread = self.thread(id);
-        if thread.torn {
-            return false; // after this instruction
-        }
         let interrupted = std::mem::take(&mut thread.interrupted);
         if interrupted > 0 {
             self.events.plan(now + interrupted, Event::Run(id));

@@ -115,25 +115,6 @@ pub(crate) fn changed(something: bool) {
     }
 }
 
-/// With an adversary, now and then: lets others run between the two halves of an instruction that is not
-/// atomic.
-#[inline]
-pub(crate) fn tear() {
-    if let Some(sim) = current()
-        && sim.with(State::begin_tear)
-    {
-        sim.suspend();
-        sim.with(|s| s.me().torn = false);
-    }
-}
-
-/// Waits until no thread is in the middle of an instruction: an interrupt falls between two.
-pub(crate) fn await_tears(sim: &Simulation) {
-    while sim.with(State::await_tear) {
-        sim.suspend();
-    }
-}
-
 /// Spins on a word whose value, read just before, did not satisfy the caller, until `look` (which looks at it once more) is
 /// satisfied, or for the time of `spins` looks.
 pub(crate) fn spin(sim: &Simulation, look: &mut dyn FnMut() -> bool, spins: Option<u32>) {

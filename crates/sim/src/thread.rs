@@ -54,8 +54,6 @@ pub(crate) struct Thread {
     pub(crate) drained: Time,
     /// From when on the scheduler wants to see it (see `scheduler.rs`).
     pub(crate) attention: Time,
-    /// It is in the middle of an instruction, and others see that.
-    pub(crate) torn: bool,
     /// The line that it has just read and had to wait for: which, from when on, and until when.
     pub(crate) fetched: (u32, Time, Time),
     /// Its last full fence: from when on, and until when.
@@ -117,7 +115,6 @@ impl Thread {
             cpu: 0,
             drained: 0,
             attention: NEVER,
-            torn: false,
             fetched: (NONE, 0, 0),
             fenced: (0, 0),
             stored: false,

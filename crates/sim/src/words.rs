@@ -5,7 +5,7 @@
 //! simulation one thread runs at a time.
 
 use crate::lines::Kind;
-use crate::simulation::{access, after, before, changed, tear};
+use crate::simulation::{access, after, before, changed};
 use latchwork::machine::{Arith, Word};
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -105,18 +105,3 @@ macro_rules! arith {
 }
 
 every_word!(word, arith);
-
-impl U32 {
-    /// `Machine::release_dec`: a load and a store. With an adversary, other threads' writes come in
-    /// between, and are lost; but a heavy fence never does.
-    #[inline]
-    pub(crate) fn release_dec(&self) -> bool {
-        before(Ordering::Release);
-        access(address(self), Kind::Update);
-        let left = self.0.load(Relaxed).wrapping_sub(1);
-        tear();
-        self.0.store(left, Relaxed);
-        changed(true);
-        (left as i32) < 0
-    }
-}

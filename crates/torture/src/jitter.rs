@@ -355,11 +355,6 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Self::safety_timeout(nanos)
     }
 
-    fn release_dec(word: &Self::U32) -> bool {
-        shake();
-        Native::release_dec(&word.0)
-    }
-
     fn now(clock: Clock) -> u64 {
         Native::now(clock)
     }

@@ -29,7 +29,6 @@
 //!   | the hot side | the rare side | what it buys |
 //!   |---|---|---|
 //!   | [`light_fence`](Machine::light_fence): a compiler barrier | [`heavy_fence`](Machine::heavy_fence): the system call `membarrier` | a reader announces itself with a plain store |
-//!   | [`release_dec`](Machine::release_dec): a decrement without a `lock` prefix | [`heavy_fence`](Machine::heavy_fence) | a lock is released without an atomic read-modify-write |
 //!
 //!   [`full_fence`](Machine::full_fence) is the ordinary, symmetric one.
 //! - **What threads share** beside the locks themselves, once for the process: queue nodes ([`QNode`]), rows of visible
@@ -237,17 +236,6 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn acquire_zero(word: &Self::U32, value: u32) -> bool {
         word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
-
-    /// Subtracts one from `word` with ordering release, as the cheapest unlock that the machine has. Returns whether the
-    /// result is negative as a signed number (its top bit is set).
-    ///
-    /// Only the holder of the lock may call it. It is **not** atomic with respect to concurrent writers of the word: a
-    /// bit that another thread sets meanwhile may be lost. It is indivisible with respect to
-    /// [`heavy_fence`](Machine::heavy_fence): if a thread sets a bit, issues a heavy fence that returns `true`, and then
-    /// still sees its bit, every decrement that has not taken effect by then will see the bit too.
-    ///
-    /// The word is not touched after the decrement took effect, so the next holder may free the memory.
-    fn release_dec(word: &Self::U32) -> bool;
 
     /// Stores 0 in `word`, with ordering release, if `queue` is null or the word holds `expected`: the cheapest unlock that
     /// can fail. Otherwise it returns `false` and changes nothing. Other values of the word must matter only to a thread in the

@@ -11,7 +11,7 @@ use loom::thread;
 pub enum Mistake {
     /// None: the machine keeps all its promises.
     None,
-    /// Release stores, exchanges and decrements are relaxed.
+    /// Release stores and exchanges are relaxed.
     RelaxedRelease,
     /// Acquire loads and exchanges are relaxed.
     RelaxedAcquire,
@@ -43,8 +43,6 @@ pub enum Mistake {
     BlindVoucher,
     /// A thread that exits gives its record back before it has left its section.
     EarlyReturn,
-    /// A heavy fence may come between the load and the store of `release_dec`.
-    TornDecrement,
     /// Other threads may write between the load and the store of `release_if`.
     TornRelease,
     /// `wake` wakes nobody.

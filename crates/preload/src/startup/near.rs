@@ -12,7 +12,7 @@
 //! no protocol of its own: each instruction that touches a lock corresponds to a line in the functions that `hot` inlines,
 //! and a comment beside it names that line. It never moves the stack pointer: [`unwind`] relies on that.
 //!
-//! Where fences are not light, the decrement and the plain store would be wrong, and nothing is copied.
+//! Where fences are not light, a reader's plain store without a fence would be wrong, and nothing is copied.
 
 use super::hot::{
     Recommended, RecommendedRwLock, latchwork_hot_lock, latchwork_hot_rdlock, latchwork_hot_rwlock_unlock,

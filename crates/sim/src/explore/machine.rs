@@ -185,10 +185,6 @@ unsafe impl Machine for Explore {
         nanos.min(2)
     }
 
-    fn release_dec(word: &U32) -> bool {
-        word.release_dec()
-    }
-
     fn now(_: Clock) -> u64 {
         match inside() {
             Some(engine) => {

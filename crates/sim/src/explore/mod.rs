@@ -63,8 +63,6 @@ pub enum Mistake {
     UntakenRecord,
     /// A thread does not look at those below it in its group of records.
     BlindVoucher,
-    /// Other threads run between the load and the store of `release_dec`, also with a heavy fence.
-    TornDecrement,
     /// Other threads run between the load and the store of `release_if`.
     TornRelease,
     /// `wake` wakes nobody.
@@ -93,7 +91,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All that can be made.
-    pub const ALL: [Mistake; 21] = [
+    pub const ALL: [Mistake; 20] = [
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
@@ -102,7 +100,6 @@ impl Mistake {
         Mistake::SkipsReader,
         Mistake::UntakenRecord,
         Mistake::BlindVoucher,
-        Mistake::TornDecrement,
         Mistake::TornRelease,
         Mistake::DroppedWake,
         Mistake::SleepsUnseen,

@@ -237,24 +237,3 @@ macro_rules! arith {
 }
 
 every_word!(word, arith);
-
-impl U32 {
-    /// `Machine::release_dec`: a load and a store, with nothing between them but, by mistake, other threads.
-    /// The store waits in the buffer like any other, so what others write until it is out is lost.
-    pub(super) fn release_dec(&self) -> bool {
-        let place = self.place();
-        let Some(engine) = inside() else {
-            return ((replace(place, Change::Sub(1)) as u32).wrapping_sub(1) as i32) < 0;
-        };
-        engine.mark();
-        engine.touch(place, "release_dec");
-        let left = (engine.with(|s| s.load(place)) as u32).wrapping_sub(1);
-        if engine.with(|s| s.mistake) == Mistake::TornDecrement {
-            engine.point();
-        }
-        let buffered = engine.with(|s| s.store_late(place, u64::from(left)));
-        let name = if buffered { "release_dec (buffered)" } else { "release_dec" };
-        trace!(engine, place, name, None, Some(u64::from(left)));
-        (left as i32) < 0
-    }
-}

@@ -210,17 +210,6 @@ fn a_dropped_grant_is_caught_at_once_and_named() {
 }
 
 #[test]
-fn parking_without_the_heavy_fence_is_caught() {
-    // The announcement of a waiter falls between the load and the store of an unlock.
-    let error = (1..80).map(Scene::stormy).find_map(|scene| mutex::<broken::Parks<false>>(&scene).err());
-    let error = error.expect("a lost announcement went unnoticed");
-    assert!(matches!(error, Error::Deadlock { .. }), "{error}");
-    for seed in 1..40 {
-        mutex::<broken::Parks<true>>(&Scene::stormy(seed)).expect("with the fence it is right");
-    }
-}
-
-#[test]
 fn going_round_in_circles_is_caught() {
     let error = failure(mutex::<broken::ForgetsToClear>);
     assert!(matches!(error, Error::Deadlock { .. }), "{error}");

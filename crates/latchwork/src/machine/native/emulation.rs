@@ -1,8 +1,11 @@
 //! Whether the processor is software that translates this process (user-mode emulation).
 //!
-//! An emulator turns one instruction of the program into several instructions of the real processor, and `membarrier`
-//! can interrupt between them. So the decrement that `fence` relies on is not indivisible there. Emulators give their name
-//! in CPUID. An emulator that was told to hide its name is not found: `qemu-x86_64 -cpu ...,tcg-cpuid=off`.
+//! An emulator executes a translation of the program. There a load may stand before a store that precedes it in the program:
+//! the memory order of x86-64 permits it, and `membarrier` may interrupt between the two. Light fences would not be safe then
+//! (the header of `fence`). No emulator was checked for it, so `fence` does without `membarrier` under all that are known.
+//!
+//! Emulators give their name in CPUID. An emulator that was told to hide its name is not found: `qemu-x86_64 -cpu
+//! ...,tcg-cpuid=off`.
 
 /// Names in CPUID.
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -18,8 +21,7 @@ struct Answers {
 #[cfg(any(test, target_arch = "x86_64"))]
 impl Answers {
     fn are_an_emulators(&self) -> bool {
-        // QEMU has this name also when it emulates a whole machine. Instructions are indivisible there, but that machine
-        // is slow anyway.
+        // QEMU has this name also when it emulates a whole machine. That machine is slow anyway.
         &self.hypervisor == b"TCGTCGTCGTCG"
             || &self.hypervisor == b"FEXIFEXIEMU\0"
             || &self.vendor == b"VirtualApple" // Rosetta
@@ -47,7 +49,7 @@ pub(super) fn is_emulated() -> bool {
     answers.are_an_emulators()
 }
 
-/// On other processors the decrement is an atomic instruction, so it does not matter.
+/// Other processors have no instruction that a program can ask: an emulator is not found there.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn is_emulated() -> bool {
     false

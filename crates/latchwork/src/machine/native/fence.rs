@@ -1,28 +1,45 @@
-//! The asymmetric fence: `membarrier(2)`, and the unlock that it makes possible.
+//! The asymmetric fence: a light side that is no instruction, and a heavy side that is `membarrier(2)`.
 //!
-//! # Why the decrement needs no `lock` prefix
+//! # What it is for
 //!
-//! A waiter that is about to sleep (the *parker*) sets PARKED in the lock word with an atomic or. It calls [`heavy`] and
-//! looks at the word again. It sleeps only if it still sees LOCKED and its own PARKED. The holder unlocks with
-//! [`release_dec`]: on x86-64 one `dec` instruction. That is a load and a store, but not one atomic step, because the
-//! processor does not keep the cache line between the two. There are two cases:
+//! Two threads each store one word and then load the other's, and at least one of them must see the other's store. Each needs
+//! a full fence in between. Here one side, a reader, does so far more often than the other. So the *hot* side has a
+//! compiler barrier for its fence, and the *rare* side pays for both by calling [`heavy`].
 //!
-//! - The decrement took effect (its store became visible) before `heavy` returned. Then the parker's second look finds
-//!   the lock free; or taken again by a thread whose exchange came later; or it finds that PARKED was overwritten. In the
-//!   last two cases the parker starts over.
-//! - The decrement did not take effect before that. `membarrier` interrupts every processor that runs a thread of this
-//!   process, and an interrupt falls between instructions, never inside one. So the whole `dec`, its load included, comes
-//!   after PARKED was set: the holder sees PARKED and wakes the parker.
+//! | the hot side stores | then it loads | the rare side stores | then it loads | where |
+//! |---|---|---|---|---|
+//! | a reader of `bravo-2d-*`: the lock's address, into its row | the bias | a writer that revokes the bias: no bias | all rows | `locks/rwlock/bravo` |
+//! | a reader of RCU, epochs or intervals: the clock, into its record | what it reads | a thread that reclaims: objects are unlinked | all records | `reclaim/section.rs` |
+//! | a reader with a hazard pointer: the object's address | the pointer once more | a thread that reclaims: objects are unlinked | all hazard pointers | `reclaim/hazard.rs` |
 //!
-//! A preempted holder is between two instructions as well, and the context switch is a full fence. The holder does not
-//! read the word again after its store took effect, so the next holder may free the memory. A store and then a load of a
-//! second word would be as fast, but that load could touch an unmapped page.
+//! The profiler of the preload library and the C interface have pairs of the same kind. No release of a lock needs this fence.
 //!
-//! The portable path is an atomic decrement, with which the parker needs no fence. x86-64 takes it until [`init`] has
-//! run. It takes it for ever if the kernel refuses `membarrier` (a seccomp filter, or a kernel before 4.14), or if the
-//! processor is a user-mode emulator, which may be interrupted inside of an instruction (`emulation`).
+//! # Why a compiler barrier is enough
 //!
-//! State of [`MODE`]: UNKNOWN -> registering -> LIGHT or FULL; UNKNOWN -> FULL (`avoid`).
+//! `membarrier` interrupts every processor that runs a thread of this process, and each executes a full fence. (A thread that
+//! is not running has executed one in its context switch.) The interrupt falls between two instructions of the hot side, so
+//! there are two cases:
+//!
+//! - The hot side's store comes before the interrupt. The rare side sees it when [`heavy`] has returned.
+//! - It comes after the interrupt, and so does the load. That load sees what the rare side stored before it called [`heavy`].
+//!
+//! Both need no more than that the load comes after the store in the instructions that are interrupted. A user-mode emulator
+//! executes a translation of the program, and the interrupt falls between two instructions of that. On x86-64 a load may
+//! overtake an earlier store to another word, so a translator may exchange the two. The rare side could then overlook a reader.
+//! Whether any emulator does that was not checked: the mode is FULL under an emulator that gives its name (`emulation`).
+//!
+//! # The modes
+//!
+//! | [`MODE`] | the hot side | the rare side |
+//! |---|---|---|
+//! | UNKNOWN: no thread has needed the heavy side yet | a full fence | [`init`] decides the mode first |
+//! | registering: a thread asks the kernel for `membarrier` | a full fence | waits until the mode is decided |
+//! | LIGHT | a compiler barrier | `membarrier` |
+//! | FULL: the kernel refuses `membarrier` (a seccomp filter, or a kernel before 4.14), an emulator, or [`avoid`] | a full fence | a full fence |
+//!
+//! UNKNOWN -> registering -> LIGHT or FULL; UNKNOWN -> FULL ([`avoid`]). A full fence of the hot side pairs with either fence of
+//! the rare side, so a reader that looked at the mode just before it became LIGHT is safe. LIGHT and FULL stay. So a reader that
+//! has once seen LIGHT need not look at the mode again ([`lightest_fence`](super::super::Machine::lightest_fence)).
 
 use super::super::Offers;
 use super::emulation::is_emulated;
@@ -35,9 +52,9 @@ const UNKNOWN: u32 = 0;
 const LIGHT: u32 = 1;
 const FULL: u32 = 2;
 
-/// Which side pays for a fence. The hot side takes the cheap path in LIGHT alone, and no parker relies on `membarrier`
-/// before it has seen LIGHT. While a thread registers the process, this is FULL plus the number of the process. By that, a
-/// child that is forked meanwhile knows that it does not have the registering thread, and the next thread begins anew.
+/// Which side pays for a fence. The hot side takes the cheap path in LIGHT alone, and the rare side decides the mode before it
+/// acts. While a thread registers the process, this is FULL plus the number of the process. By that, a child that is forked
+/// meanwhile knows that it does not have the registering thread, and the next thread begins anew.
 static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 fn membarrier(command: i32) -> bool {
@@ -58,8 +75,8 @@ pub(super) fn is_light() -> bool {
     MODE.load(Ordering::Relaxed) == LIGHT
 }
 
-/// Decides the mode, once per process. Threads that call this meanwhile wait: a parker must not act as in FULL while the
-/// hot side may be about to act as in LIGHT.
+/// Decides the mode, once per process. Threads that call this meanwhile wait: the rare side must not act as in FULL while
+/// the hot side may be about to act as in LIGHT.
 pub(super) fn init() {
     let (mut mode, mut offers) = (MODE.load(Ordering::Acquire), Offers::new());
     while mode != LIGHT && mode != FULL {
@@ -93,62 +110,21 @@ pub(super) fn avoid() {
 }
 
 /// A full fence on every running thread of the process. `false`: the kernel refuses it now (a filter was installed after
-/// the registration), and the caller may only sleep for a bounded time.
+/// the registration), and the caller must not rely on the fence.
 pub(super) fn heavy() -> bool {
     init();
     fence(Ordering::SeqCst);
     if MODE.load(Ordering::Acquire) == FULL {
-        return true; // the hot side uses atomic instructions and full fences, so the rare side needs no more than its own
+        return true; // the hot side uses full fences, so the rare side needs no more than its own
     }
     // A forked child inherits the registration on every kernel that was tried. If it does not, this registers again.
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || (membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_PRIVATE_EXPEDITED))
 }
 
-/// See [`Machine::release_dec`](super::super::Machine::release_dec).
-#[inline(always)]
-pub(super) fn release_dec(word: &AtomicU32) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if is_light() {
-        return light_dec(word);
-    }
-    (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn light_dec(word: &AtomicU32) -> bool {
-    let negative: u8;
-    // SAFETY: the word is valid and writable. On x86 every store is a release store; the block is not `nomem`, so the
-    // compiler moves no access across it.
-    unsafe {
-        core::arch::asm!(
-            "dec dword ptr [{word}]",
-            "sets {negative}",
-            word = in(reg) word.as_ptr(),
-            negative = out(reg_byte) negative,
-            options(nostack),
-        );
-    }
-    negative != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn decrement_reports_the_top_bit() {
-        for prepare in [|| (), init as fn()] {
-            prepare();
-            let word = AtomicU32::new(1);
-            assert!(!release_dec(&word));
-            assert_eq!(word.load(Ordering::Relaxed), 0);
-            word.store(1 << 31 | 3, Ordering::Relaxed);
-            assert!(release_dec(&word));
-            assert_eq!(word.load(Ordering::Relaxed), 1 << 31 | 2);
-        }
-    }
 
     /// A child that was forked while another thread of its parent was deciding the mode decides it itself.
     #[test]
@@ -172,6 +148,6 @@ mod tests {
     #[test]
     fn heavy_fence_is_granted() {
         assert!(heavy(), "the kernel refused membarrier after granting its registration");
-        assert!(!is_emulated() || !is_light(), "the decrement is not whole under emulation");
+        assert!(!is_emulated() || !is_light(), "an emulator may exchange a store and a load");
     }
 }

@@ -1,11 +1,11 @@
 //! Linux: the machine that production code runs on.
 //!
 //! Words are the core atomics and everything small inlines, so a lock over [`Native`] compiles to what hand-written code
-//! would. x86-64 with glibc has three short cuts, each with a portable path beside it:
+//! would. There are three short cuts, each with a portable path beside it:
 //!
 //! | short cut | file |
 //! |---|---|
-//! | the unlock without a `lock` prefix | `fence` |
+//! | light fences that are no instruction | `fence` |
 //! | thread-local storage without a call | `tls` |
 //! | plain instructions while the process has only one thread | `thread` |
 //!
@@ -88,14 +88,15 @@ impl Native {
         exit::give_up()
     }
 
-    /// Has the locks do without `membarrier`, whether or not the kernel lets the process call it. Unlocking then takes an
-    /// atomic instruction. For a process that will install a filter of system calls that does not know `membarrier`. To
-    /// be called before the first use of a lock; later it has no effect.
+    /// Has the locks do without `membarrier`, whether or not the kernel lets the process call it. Readers then pay for
+    /// it: a section or a hazard pointer takes a full fence, and the readers of `bravo-2d-*` use the underlying lock. For a
+    /// process that will install a filter of system calls that does not know `membarrier`. To be called before the first use
+    /// of a lock; later it has no effect.
     pub fn avoid_membarrier() {
         fence::avoid();
     }
 
-    /// Whether light fences are compiler barriers, and `release_dec` is not an atomic instruction; that stays so.
+    /// Whether light fences are compiler barriers. Once they are, that stays so.
     #[doc(hidden)]
     pub fn has_light_fences() -> bool {
         fence::is_light()
@@ -246,11 +247,6 @@ unsafe impl Machine for Native {
         } else {
             word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed).is_ok()
         }
-    }
-
-    #[inline(always)]
-    fn release_dec(word: &AtomicU32) -> bool {
-        fence::release_dec(word)
     }
 
     fn now(clock: Clock) -> u64 {

@@ -94,7 +94,7 @@ const LISTED: &[(&str, &str)] = &[
     (
         "machine/mod.rs",
         "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
-         heavy_fence prepare_fences lightest_fence full_fence acquire_swap release_dec now \
+         heavy_fence prepare_fences lightest_fence full_fence acquire_swap now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze doze_at hints acquire_zero release_if torn_timeout is_real_time",
     ),

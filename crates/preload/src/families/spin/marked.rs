@@ -59,9 +59,9 @@ impl Arith<u32> for MarkedWord {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Marked;
 
-// SAFETY: every operation is the native machine's, with these exceptions. `acquire_swap`, `release_dec` and the fences are
-// always the strongest form. A 32-bit word is a native one, and each of its values stands for the value with one bit
-// flipped. No queue node is ever handed out.
+// SAFETY: every operation is the native machine's, with these exceptions. `acquire_swap` and the fences are always the
+// strongest form. A 32-bit word is a native one, and each of its values stands for the value with one bit flipped. No queue
+// node is ever handed out.
 unsafe impl Machine for Marked {
     type U8 = AtomicU8;
     type U32 = MarkedWord;
@@ -125,11 +125,6 @@ unsafe impl Machine for Marked {
     #[inline(always)]
     fn acquire_swap(word: &MarkedWord, value: u32) -> u32 {
         word.swap(value, Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn release_dec(word: &MarkedWord) -> bool {
-        (word.fetch_sub(1, Ordering::Release).wrapping_sub(1) as i32) < 0
     }
 
     fn now(clock: Clock) -> u64 {

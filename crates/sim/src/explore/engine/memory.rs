@@ -78,18 +78,6 @@ impl State {
         self.store_for(place, value, delay)
     }
 
-    /// The store of a decrement.
-    pub(in crate::explore) fn store_late(&mut self, place: Place, value: u64) -> bool {
-        let delay = self.decide(Kind::Delay, 0, |chance| {
-            if chance.happens(chance.late, 8) {
-                1 + chance.rng.below(u64::from(chance.longest)) as u32
-            } else {
-                0
-            }
-        });
-        self.store_for(place, value, delay)
-    }
-
     pub(super) fn store_for(&mut self, place: Place, value: u64, delay: u32) -> bool {
         let me = self.running;
         if delay == 0 && self.threads[me].stored == 0 {

@@ -86,54 +86,6 @@ unsafe impl RawMutex for Despairs {
     }
 }
 
-/// A lock that is released by a decrement that is not atomic. It is right if a waiter issues the heavy fence between
-/// announcing itself and looking again, and wrong without the fence.
-pub struct Parks<const FENCE: bool, M: Machine = Sim>(M::U32);
-
-const LOCKED: u32 = 1;
-const PARKED: u32 = 1 << 31;
-
-// SAFETY: excludes; without the fence a waiter may sleep for ever.
-unsafe impl<const FENCE: bool, M: Machine> RawMutex for Parks<FENCE, M> {
-    type Machine = M;
-    type Token = ();
-    const INFO: Info = INFO;
-    fn new_in() -> Self {
-        Parks(M::U32::new(0))
-    }
-    fn lock(&self) {
-        // A thread that has slept takes the lock with PARKED: others may still sleep.
-        let mut take = LOCKED;
-        while self.0.swap(take, Acquire) & LOCKED != 0 {
-            take = LOCKED | PARKED;
-            if self.0.fetch_or(PARKED, Relaxed) & LOCKED == 0 {
-                continue;
-            }
-            if FENCE && !M::heavy_fence() {
-                M::pause(1); // without the fence it must not sleep
-                continue;
-            }
-            if self.0.load(Relaxed) == LOCKED | PARKED {
-                M::wait(&self.0, LOCKED | PARKED, None);
-            }
-        }
-    }
-    fn try_lock(&self) -> Option<()> {
-        // PARKED may be left over.
-        let word = self.0.load(Relaxed) & PARKED;
-        self.0.compare_exchange(word, word | LOCKED, Acquire, Relaxed).ok().map(drop)
-    }
-    unsafe fn unlock(&self, (): ()) {
-        let word = &raw const self.0;
-        if M::release_dec(&self.0) {
-            M::wake(word, u32::MAX);
-        }
-    }
-    fn is_locked(&self) -> bool {
-        self.0.load(Relaxed) & LOCKED != 0
-    }
-}
-
 /// A ticket lock: every tenth unlock does not serve the next waiter.
 pub struct ForgetsToGrant<M: Machine = Sim> {
     next: M::U32,

@@ -1,6 +1,6 @@
 //! Locks whose downgrade, upgrade or fair unlock is broken on purpose.
 
-use super::{INFO, Parks};
+use super::INFO;
 use latchwork::locks::mutex::{Fair, Info, RawMutex};
 use latchwork::locks::rwlock::{RawDowngrade, RawFair, RawRwLock, RawUpgrade, Timeout};
 use latchwork::machine::{Arith, Machine, Word};
@@ -144,7 +144,10 @@ unsafe impl<const MISTAKE: u8, M: Machine> RawFair for Careless<MISTAKE, M> {
 }
 
 /// A mutex whose fair unlock wakes no waiter.
-pub struct LeavesUnheard<M: Machine>(Parks<true, M>);
+pub struct LeavesUnheard<M: Machine>(M::U32);
+
+/// Held, and a thread may sleep.
+const PARKED: u32 = 2;
 
 // SAFETY: excludes; but a waiter may sleep for ever.
 unsafe impl<M: Machine> RawMutex for LeavesUnheard<M> {
@@ -152,25 +155,34 @@ unsafe impl<M: Machine> RawMutex for LeavesUnheard<M> {
     type Token = ();
     const INFO: Info = INFO;
     fn new_in() -> Self {
-        LeavesUnheard(Parks::new_in())
+        LeavesUnheard(M::U32::new(0))
     }
     fn lock(&self) {
-        self.0.lock();
+        // A thread that has slept takes the lock with PARKED: others may still sleep.
+        let mut take = 1;
+        while self.0.swap(take, Acquire) != 0 {
+            if take == PARKED {
+                M::wait(&self.0, PARKED, None);
+            }
+            take = PARKED;
+        }
     }
     fn try_lock(&self) -> Option<()> {
-        self.0.try_lock()
+        self.0.compare_exchange(0, 1, Acquire, Relaxed).ok().map(drop)
     }
     unsafe fn unlock(&self, (): ()) {
-        // SAFETY: the token is from the caller's acquisition.
-        unsafe { self.0.unlock(()) };
+        let word = &raw const self.0;
+        if self.0.swap(0, Release) == PARKED {
+            M::wake(word, 1);
+        }
     }
     fn is_locked(&self) -> bool {
-        self.0.is_locked()
+        self.0.load(Relaxed) != 0
     }
 }
 
 impl<M: Machine> Fair for LeavesUnheard<M> {
     unsafe fn unlock_fair(&self, (): ()) {
-        self.0.0.store(0, Release);
+        self.0.store(0, Release);
     }
 }

@@ -53,11 +53,6 @@ pub struct Outcome {
 struct Padded<T>(T);
 
 impl Scene {
-    /// A crowd, and threads stopped at random.
-    pub fn stormy(seed: u64) -> Scene {
-        Scene { machine: "2x3", threads: 6, rounds: 25, adversary: true, seed }
-    }
-
     /// Four threads for each processor, for long enough that a node has the lock many times in a row.
     pub fn long(seed: u64) -> Scene {
         Scene { machine: "2x4", threads: 32, rounds: 200, adversary: true, seed }

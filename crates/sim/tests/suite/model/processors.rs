@@ -301,8 +301,7 @@ fn the_clock_and_pauses_take_time() {
 #[test]
 fn the_adversary_stops_holders_and_others() {
     use latchwork_sim::{Adversary, acquired, released};
-    let only =
-        Adversary { every_ns: u64::MAX / 1_000_000, holder: 0.0, stop_ns: 10_000, spurious: 0.0, torn: 0.0 };
+    let only = Adversary { every_ns: u64::MAX / 1_000_000, holder: 0.0, stop_ns: 10_000, spurious: 0.0 };
     let stops = |adversary| {
         let body = || {
             for _ in 0..10 {
