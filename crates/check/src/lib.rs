@@ -140,6 +140,26 @@ pub fn waiting(lock: usize) {
     say(|me, tables| tables.waiting(me, lock));
 }
 
+/// As [`releasing`] and [`waiting`], for a lock that a thread may have acquired before this crate heard of the program's calls. So it is no
+/// mistake if no thread is known to hold it.
+pub mod early {
+    use super::{Problem, say};
+
+    /// The calling thread is about to release the lock.
+    pub fn releasing(lock: usize) {
+        say(|me, tables| tables.releasing(me, lock).filter(names_a_holder));
+    }
+
+    /// The calling thread is about to wait for a condition with the lock.
+    pub fn waiting(lock: usize) {
+        say(|me, tables| tables.waiting(me, lock).filter(names_a_holder));
+    }
+
+    fn names_a_holder(problem: &Problem) -> bool {
+        !matches!(problem, Problem::Stranger { holder: None, .. })
+    }
+}
+
 /// Whether the calling thread, which is about to end, holds locks. A destructor may release them.
 pub fn holds_any() -> bool {
     let _uncancelled = Uncancelled::new();

@@ -53,9 +53,9 @@ impl Signals {
         Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before, continued })
     }
 
-    /// Whether this process was stopped (Ctrl-Z) and continued since the last call. SIGCONT continues a process also if it is blocked, and
-    /// stays pending then.
-    pub fn was_stopped(&self) -> bool {
+    /// Whether this process received SIGCONT since the last call, as it does after it was stopped (Ctrl-Z). SIGCONT continues a process
+    /// also if it is blocked, and stays pending then.
+    pub fn was_continued(&self) -> bool {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the set and the time are valid; the call needs no room for what it may tell.
         unsafe { libc::sigtimedwait(&self.continued, std::ptr::null_mut(), &at_once) == libc::SIGCONT }

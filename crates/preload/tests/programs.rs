@@ -170,6 +170,21 @@ fn objects_used_before_set_up() {
     assert!(stats.contains("mutexes that are left to it, by choice or since before set-up"), "{stats}");
 }
 
+/// The detector does not hear of a lock that is acquired before set-up. It reports only the release that the program's own
+/// check wants to fail.
+#[test]
+fn locks_from_before_set_up_are_released_without_a_report() {
+    let Some(program) = compile("before.c", "before_checked", &[]) else { return };
+    for (mutex, rwlock) in [("glibc", "glibc"), (default_mutex(), "bravo-2d-shfl-rw"), ("mcs", "rwsem")] {
+        let mut command = Setting::new(mutex, rwlock).command(&program);
+        let what = format!("before.c, checked, under {mutex} and {rwlock}");
+        let output = watch(command.env("LATCHWORK_CHECK", "1"), &what);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what}: {}\n{stderr}", output.status);
+        assert_eq!(stderr.matches("which nobody holds").count(), 1, "{what}: {stderr}");
+    }
+}
+
 #[test]
 fn other_allocators_preloaded_beside_us() {
     let sources = ["mutex.c", "rwlock.c", "fork.c", "cond.c"];

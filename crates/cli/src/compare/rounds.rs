@@ -25,6 +25,8 @@ const TIMEOUT_LEAST: Duration = Duration::from_secs(30);
 /// The share of the machine's CPU time that other programs may use, and the spread of glibc's own runs, beyond which the
 /// numbers are called noisy.
 const NOISY: f64 = 0.10;
+/// How often a run is repeated at most because of SIGCONT: the signal also comes to processes that were not stopped.
+const MOST_REPEATS: u32 = 3;
 
 /// Measures the candidates, of which the first is glibc, and reports to `progress` meanwhile. A failure that comes after the first
 /// measured run of glibc's is in the results.
@@ -138,15 +140,27 @@ impl Measuring<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// One run of one lock, in which this process was not stopped: the program ran on meanwhile, so its end is not known.
+    /// One run of one lock, which is repeated if this process may have been stopped: the program would have run on meanwhile, so its
+    /// end would not be known.
     fn whole_turn(&mut self, index: usize) -> Result<Once> {
+        let mut repeats = 0;
         loop {
-            self.signals.was_stopped();
+            self.signals.was_continued();
             let once = self.turn(index)?;
-            if !self.signals.was_stopped() || matches!(once, Once::Interrupted(_)) {
+            if !self.signals.was_continued() || matches!(once, Once::Interrupted(_)) {
                 return Ok(once);
             }
-            self.progress.warn("latchwork was stopped during a run, which is repeated");
+            if repeats == MOST_REPEATS {
+                self.warn_once(format!(
+                    "latchwork received SIGCONT during each of {} attempts at a run. It counts the last one, which may be too long",
+                    MOST_REPEATS + 1
+                ));
+                return Ok(once);
+            }
+            repeats += 1;
+            self.progress.warn(
+                "latchwork received SIGCONT during a run, so it may have been stopped: the run is repeated",
+            );
         }
     }
 

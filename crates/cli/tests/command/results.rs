@@ -131,6 +131,30 @@ fn a_run_with_a_pause_is_repeated() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// SIGCONT also comes to a command that was not stopped. However often it comes, the measuring ends.
+#[test]
+fn a_run_is_repeated_three_times_at_most() {
+    let directory = scratch("results-continued");
+    let mut command = latchwork_of_locking_programs();
+    command.args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl", "--runs", "1"]);
+    command.args(["--", "sh", "-c", "echo $$ >> ran; exec sleep 0.2"]).current_dir(&directory);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        // SAFETY: a signal to a child that was not yet waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGCONT) };
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("during each of 4 attempts"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 2 * 4);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// The kernel counts what the command has when it starts a program into the program's peak.
 #[test]
 fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {

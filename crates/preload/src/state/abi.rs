@@ -48,6 +48,14 @@ impl Mutex {
             Err(kind) => kind & SERVED == 0 || kind & GLIBC_MUTEX != 0,
         }
     }
+
+    /// Whether [`leave_to_glibc`](Self::leave_to_glibc) was called, or the user's choice leaves the mutex to glibc, and a thread holds it.
+    pub(crate) fn is_left_to_glibc_and_held(&self) -> bool {
+        // SAFETY: bytes 0 to 3 are glibc's `__lock`, are aligned to four, and all threads access them as atomics.
+        let lock = unsafe { &*self.raw.get().cast::<AtomicU32>() };
+        self.kind.load(Relaxed) & (GLIBC_MUTEX | SERVED | LEFT_TO_GLIBC) == LEFT_TO_GLIBC
+            && lock.load(Relaxed) != 0
+    }
 }
 
 /// `pthread_rwlock_t`, 56 bytes. The module [`rwlock`](crate::families::rwlock) has the table of its states.
@@ -96,6 +104,17 @@ impl RwLock {
     #[inline(always)]
     pub(crate) fn is_left_to_glibc(&self) -> bool {
         self.high_half_of_owner().load(Relaxed) == RWLOCK_LEFT_TO_GLIBC
+    }
+
+    /// The same, and a thread holds the rwlock.
+    pub(crate) fn is_left_to_glibc_and_held(&self) -> bool {
+        /// glibc's `__readers`: the number of readers is above three flags.
+        const READER_SHIFT: u32 = 3;
+        const WRITE_LOCKED: u32 = 2;
+        // SAFETY: bytes 0 to 3 are glibc's `__readers`, are aligned to four, and all threads access them as atomics.
+        let readers = unsafe { &*self.raw.get().cast::<AtomicU32>() }.load(Relaxed);
+        let is_ours = self.flags.load(Relaxed) & RWLOCK_OURS != 0;
+        !is_ours && self.is_left_to_glibc() && (readers >> READER_SHIFT != 0 || readers & WRITE_LOCKED != 0)
     }
 
     fn high_half_of_owner(&self) -> &AtomicU32 {

@@ -3,6 +3,9 @@
 //!
 //! Each function of the layer tells the detector what the thread is about to do, calls the function that was in the table
 //! before, and tells the detector the result. Without the variable the layer is not in the table.
+//!
+//! The detector does not hear of a lock that is acquired before set-up: glibc serves that call ([`startup`](crate::startup)). glibc
+//! serves the lock later, too, and knows whether a thread holds it. Such a lock is released without a report.
 
 mod stack;
 
@@ -13,7 +16,7 @@ use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
 use crate::state::used;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use latchwork_check::{Wish, acquired, acquiring, destroying, forget, found, releasing, waiting};
+use latchwork_check::{Wish, acquired, acquiring, destroying, early, forget, found, releasing, waiting};
 use libc::{c_int, clockid_t, timespec};
 
 /// The functions that the layer calls.
@@ -163,16 +166,30 @@ unsafe fn give_mutex(m: *mut Mutex, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: the program passes a live mutex.
     let kind = unsafe { (*m).kind.load(Relaxed) };
     if kind & SHARED == 0 {
-        releasing(m.addr());
+        // SAFETY: the program passes a live mutex.
+        give(m.addr(), unsafe { (*m).is_left_to_glibc_and_held() });
     }
     call()
+}
+
+/// The calling thread is about to release the lock at this address. `early`: a thread may have acquired the lock before set-up.
+fn give(lock: usize, early: bool) {
+    if early { early::releasing(lock) } else { releasing(lock) }
+}
+
+/// Whether glibc holds the state of the spin lock, and a thread holds the lock.
+unsafe fn is_spin_held_in_glibc(s: *mut Spin) -> bool {
+    // SAFETY: the program passes a live spin lock, which all threads access as an atomic.
+    let word = unsafe { (*s.cast::<AtomicU32>()).load(Relaxed) } as i32;
+    if cfg!(target_arch = "x86_64") { word <= 0 } else { word == 1 }
 }
 
 /// The calling thread is about to wait for a condition of glibc's with this mutex.
 unsafe fn look_at_waiter(m: *mut Mutex) {
     // SAFETY: the program passes a live mutex.
-    if unsafe { (*m).kind.load(Relaxed) } & SHARED == 0 {
-        waiting(m.addr());
+    let (kind, early) = unsafe { ((*m).kind.load(Relaxed), (*m).is_left_to_glibc_and_held()) };
+    if kind & SHARED == 0 {
+        if early { early::waiting(m.addr()) } else { waiting(m.addr()) }
     }
 }
 
@@ -213,13 +230,13 @@ layer! {
     rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
     rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
     rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
-    rwlock_unlock(l: *mut RwLock) -> c_int = |call| { releasing(l.addr()); call() };
+    rwlock_unlock(l: *mut RwLock) -> c_int = |call| { give(l.addr(), (*l).is_left_to_glibc_and_held()); call() };
 
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { forget(s.addr()); call() };
     spin_destroy(s: *mut Spin) -> c_int = |call| destroy(s.addr(), call);
     spin_lock(s: *mut Spin) -> c_int = |call| take(s.addr(), LOCK, call);
     spin_trylock(s: *mut Spin) -> c_int = |call| take(s.addr(), TRY, call);
-    spin_unlock(s: *mut Spin) -> c_int = |call| { releasing(s.addr()); call() };
+    spin_unlock(s: *mut Spin) -> c_int = |call| { give(s.addr(), is_spin_held_in_glibc(s)); call() };
 
     mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| { forget(m.addr()); call() };
     mtx_destroy(m: *mut Mutex) -> () = |call| { destroy(m.addr(), || { call(); result_of_destroy(m) }); };
