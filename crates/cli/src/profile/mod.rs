@@ -7,7 +7,7 @@
 //! | [`files`] | finds the recordings |
 //! | [`symbols`] | turns addresses into names |
 //! | [`distinct`] | tells classes of one name apart |
-//! | [`join`] | makes one [`model::Profile`] of the recordings of all processes |
+//! | [`join`] | makes one [`model::Profile`], with its [`lengths`], of the recordings of all processes |
 //! | [`findings`], [`conditions`], [`advice`], [`chains`] | say what the profile means |
 //! | [`terminal`], [`json`], [`pprof`], [`folded`], [`html`] | the reports |
 
@@ -22,6 +22,7 @@ mod folded;
 mod html;
 pub mod join;
 mod json;
+mod lengths;
 pub mod model;
 mod pprof;
 #[cfg(test)]

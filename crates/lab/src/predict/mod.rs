@@ -7,6 +7,7 @@
 //! | [`events`] | what threads of the simulated machine wait for, but for locks |
 //! | [`locks`] | the locks of the simulated machine |
 //! | [`replay`] | one simulation |
+//! | [`length`] | for how long it goes on |
 //! | [`check`] | whether the replay can be trusted |
 //! | [`plan`] | which simulations there are, and what their results mean |
 //! | [`report`] | table and JSON |
@@ -14,6 +15,7 @@
 
 mod check;
 mod events;
+mod length;
 mod load;
 mod locks;
 mod plan;

@@ -1,9 +1,9 @@
 //! One simulation: the threads of a trace, over the real source of the locks.
 
 use super::events::{Births, Events, Life};
+use super::length::Time;
 use super::load::{Form, Load, WAITED, acquires};
 use super::locks::{AnyLock, Held, Make};
-use crate::simulate::stage;
 use latchwork::machine::{Deadline, Machine, Word};
 use latchwork_recording::edges::Meaning;
 use latchwork_recording::trace::op;
@@ -18,21 +18,12 @@ use std::rc::Rc;
 const BLOCK: u32 = 64;
 /// The same for a thread that waits at barriers, in barriers.
 const ROUNDS: u32 = 8;
-/// A simulation has so many rounds of barriers, or of fork and join, if that does not make it longer than [`LONGER`] times.
-const LEAST_ROUNDS: u64 = 20;
-/// See [`LEAST_ROUNDS`].
-const LONGER: u64 = 4;
 /// The shortest computation between two events, in nanoseconds: without any, the last holder is always the first to be back.
 const LEAST: u64 = 10;
-/// Events for each acquisition that a simulation is made for. If there are more, it has fewer acquisitions.
-const EVENTS: f64 = 16.0;
 /// The most of it that a thread makes good for later, in nanoseconds: sections that take no time at all are not to shorten a long one.
 const MOST_OWED: u64 = 100;
 /// The shortest time between two attempts of a thread that polls a lock, in nanoseconds: about that of a loop with a pause.
 const POLL: u64 = 100;
-/// A simulation ends when it has had so many times the events that it is made for. A call of minutes in the recording, because the
-/// process was stopped or the machine suspended, makes it far too long.
-const TOO_MANY: f64 = 8.0;
 /// How long a private lock takes, acquired and released, in atomic instructions.
 const PRIVATE: f64 = 2.0;
 
@@ -211,33 +202,6 @@ impl How {
         (0..parts).map(|_| make()).collect()
     }
 
-    /// When the counting begins and ends: so that about as many acquisitions happen as are asked for.
-    fn time(&self, load: &Load, threads: usize) -> Time {
-        let cpus = self.profile.cpus();
-        let ideal = (threads.min(cpus) as f64 * load.rate).min(load.bound).max(1.0);
-        let idle = load.shares.off + load.shares.sleeping + load.shares.joining + load.shares.timed;
-        let busy = 1.0 - idle;
-        // A program may use semaphores, and hardly any lock.
-        let acquisitions = self.acquisitions as f64 * (EVENTS / load.events).min(1.0);
-        let asked = (acquisitions / (ideal * busy.clamp(0.02, 1.0)) * 1e9) as u64;
-        let mut length = asked;
-        if threads > cpus {
-            // Each thread has the processor a few times.
-            let turn = self.profile.kernel.quantum.value * (threads as f64 / cpus as f64).ceil();
-            length = length.max((4.0 * turn) as u64);
-        }
-        length = length.max((LEAST_ROUNDS * load.round).min(LONGER * length));
-        let expected = acquisitions * load.events * (length as f64 / asked.max(1) as f64);
-        // With the warm-up.
-        let most = (1.25 * TOO_MANY * expected) as u64;
-        Time {
-            warm_up: Cell::new(length / 4),
-            end: Cell::new(length / 4 + length),
-            left: Cell::new(most),
-            half: most / 2,
-        }
-    }
-
     /// A barrier that takes as many threads as come there at all takes all of the replay. Otherwise (a new set of threads comes there
     /// in each round of fork and join, or in turns) it grows as the roles do.
     fn set_parties(&self, load: &Load, events: &Events) {
@@ -292,32 +256,6 @@ struct Thread<'a> {
     /// Nanoseconds that the thread has computed too much.
     owed: Cell<u64>,
     time: &'a Time,
-}
-
-/// When the counting begins and ends, in simulated nanoseconds.
-struct Time {
-    warm_up: Cell<u64>,
-    end: Cell<u64>,
-    /// Events until the simulation ends early, and how many of them are left when the warm-up does.
-    left: Cell<u64>,
-    half: u64,
-}
-
-impl Time {
-    fn is_over(&self) -> bool {
-        now() >= self.end.get() || stage::is_stopped()
-    }
-
-    /// A thread performs an event.
-    fn count(&self) {
-        self.left.set(self.left.get().saturating_sub(1));
-        if self.left.get() == self.half {
-            self.warm_up.set(self.warm_up.get().min(now()));
-        }
-        if self.left.get() == 0 {
-            self.end.set(self.end.get().min(now()));
-        }
-    }
 }
 
 /// A lock that the thread holds: its object, when it was acquired if that counts as holding it alone, and what releases it.
