@@ -6,9 +6,11 @@
 //! generator. Then it takes N steps without the lock, N uniform in [0, 200). The paper's
 //! generator is std::mt19937; here a step is a computation of [`STEP_NS`].
 //!
-//! The paper's sections touch no shared data. Ours have one word in the lock's own cache line, which
-//! a writer has anyway and a reader has just read: it costs next to nothing, and lets the run check
-//! that nobody wrote beside others.
+//! The paper's sections touch no shared data. Ours have one word in the lock's own cache line, which lets the run check
+//! that no writer was inside beside others. A writer has that line anyway. A reader loads the word at both ends of its
+//! section. The first load finds the line in the cache. Under a lock whose readers share a counter, the second one has to
+//! fetch the line again if another reader has come or gone meanwhile: up to one transfer more for each read. Locks
+//! whose readers write lines of their own do not pay that.
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
