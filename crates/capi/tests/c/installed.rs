@@ -150,6 +150,7 @@ fn an_installation_can_be_removed() {
     install(Path::new("/usr"), &more);
     let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
     assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
+    assert!(config.contains("\nLibs.private: -l"), "{config}");
     for file in ["include/latchwork/mutex.h", "share/doc/latchwork/LICENSE-MIT"] {
         assert!(root.join("usr").join(file).exists(), "{file}");
     }
@@ -185,6 +186,18 @@ fn a_directory_that_the_installed_files_cannot_name_is_refused() {
             assert!(result.status.code() == Some(2) && said.contains(directory), "{directory}: {said}");
         }
     }
+}
+
+/// The script says so before minutes of compiling, with the commands that work.
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_at_once() {
+    // Not even root can make a directory below a file.
+    let file = scratch().join("file");
+    fs::write(&file, "").unwrap();
+    let mut install = Command::new(manifest().join("../../scripts/install.sh"));
+    let result = output(install.arg("--prefix").arg(file.join("prefix")));
+    let said = String::from_utf8_lossy(&result.stderr);
+    assert!(result.status.code() == Some(2) && said.contains("--destdir"), "{said}");
 }
 
 /// The exit of a thread that has used the library does not call it once it is unloaded.
