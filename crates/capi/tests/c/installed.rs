@@ -188,6 +188,48 @@ fn a_directory_that_the_installed_files_cannot_name_is_refused() {
     }
 }
 
+/// A new version changes these files by hand: the test names those that were forgotten.
+#[test]
+fn every_file_that_names_the_version_names_this_one() {
+    let version = env!("CARGO_PKG_VERSION");
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let series = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
+    let read = |file: &str| fs::read_to_string(manifest().join("../..").join(file)).unwrap();
+    let header = "crates/capi/include/latchwork/base.h";
+    let mut wrong = Vec::new();
+    for (file, text) in [
+        (header, format!("#define LW_VERSION \"{version}\"\n")),
+        (header, format!("#define LW_VERSION_MAJOR {major}\n")),
+        (header, format!("#define LW_VERSION_MINOR {minor}\n")),
+        (header, format!("The version of the library: \"{version}\".")),
+        ("crates/capi/tests/programs/cmake/CMakeLists.txt", format!("(latchwork {major}.{minor} REQUIRED)")),
+        (
+            "crates/cli/Cargo.toml",
+            format!("\nlatchwork-preload = {{ path = \"../preload\", version = \"{version}\" }}"),
+        ),
+        // scripts/kernel.sh builds with --locked.
+        ("crates/kernel/Cargo.lock", format!("name = \"latchwork\"\nversion = \"{version}\"\n")),
+        ("debian/changelog", format!("latchwork ({version}) ")),
+        ("debian/control", format!("\nPackage: liblatchwork{series}\n")),
+        ("debian/rules", format!("'liblatchwork.so.{series} liblatchwork{series} ")),
+        ("debian/rules", format!("@LATCHWORK_{major}.{minor} ")),
+        ("docs/c.md", format!("(latchwork {major}.{minor} REQUIRED)")),
+        ("scripts/deb.sh", format!(" liblatchwork{series} liblatchwork-dev latchwork;")),
+    ] {
+        if !read(file).contains(&text) {
+            wrong.push(format!("{file} has no {text:?}"));
+        }
+    }
+    let dependency = format!("version = \"{version}\"");
+    let workspace = read("Cargo.toml");
+    for line in workspace.lines().filter(|line| line.starts_with("latchwork") && line.contains("version")) {
+        if !line.contains(&dependency) {
+            wrong.push(format!("Cargo.toml: {line}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The script says so before minutes of compiling, with the commands that work.
 #[test]
 fn a_directory_that_cannot_be_written_is_refused_at_once() {
