@@ -15,7 +15,7 @@ done
 cargo build --quiet --release -p latchwork-cli -p latchwork-preload
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-latchwork=${CARGO_TARGET_DIR:-target}/release/latchwork
+latchwork=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/latchwork
 gcc -g -O1 -o "$work/plain" scripts/checkers/cases.c -lpthread
 gcc -g -O1 -fsanitize=thread -o "$work/tsan" scripts/checkers/cases.c -lpthread
 

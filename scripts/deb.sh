@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Builds the Debian packages liblatchwork0.1, liblatchwork-dev and latchwork in target/debian, with dpkg-buildpackage and debhelper
-# (cargo-deb makes one package of a crate; these are three of one source, with the shared library's symbols file). With
-# --test, as root, it also installs them into an empty root directory with `dpkg --root`, and runs a C program and the command
-# there.
+# Builds the Debian packages liblatchwork0.1, liblatchwork-dev and latchwork in target/debian-packages, with dpkg-buildpackage and
+# debhelper (cargo-deb makes one package of a crate; these are three of one source, with the shared library's symbols file). With
+# --test, as root on x86-64, it also installs them into an empty root directory with `dpkg --root`, and runs a C program and the
+# command there. --test-only does that with the packages of a directory, and builds nothing.
 #
 #     scripts/deb.sh [--test]
+#     scripts/deb.sh && sudo scripts/deb.sh --test-only target/debian-packages
 set -euo pipefail
+here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case ${1:-} in
 '' | --test) (($# < 2)) || { echo "too many arguments: try scripts/deb.sh --help" >&2; exit 2; } ;;
+--test-only) (($# == 2)) || { echo "--test-only needs the directory of the packages" >&2; exit 2; } ;;
 --help | -h)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' scripts/deb.sh
     exit
@@ -20,27 +23,41 @@ case ${1:-} in
     ;;
 esac
 
-for tool in dpkg-buildpackage dh; do
-    command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install dpkg-dev debhelper" >&2; exit 1; }
+PATH=$PATH:/usr/sbin:/sbin
+tools=(dpkg-buildpackage dh cargo)
+if [[ -n ${1:-} ]]; then
+    ((EUID == 0)) || { echo "$1 needs root" >&2; exit 2; }
+    [[ $(uname -m) == x86_64 ]] || { echo "$1 needs x86-64" >&2; exit 2; }
+    [[ $1 == --test ]] || tools=()
+    tools+=("${CC:-cc}" pkg-config readelf ldconfig dpkg-architecture)
+fi
+for tool in "${tools[@]}"; do
+    command -v "$tool" >/dev/null ||
+        { echo "$tool is missing: it needs Rust, and apt-get install dpkg-dev debhelper gcc pkg-config libc-bin" >&2; exit 1; }
 done
-target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-debian=$target/debian
-rm -rf "$debian"
-mkdir -p "$debian/latchwork"
-# A copy of the source: dpkg-buildpackage writes into it, and beside it. Cargo's target stays the usual one.
-git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$debian/latchwork"
-(
-    cd "$debian/latchwork"
-    CARGO_TARGET_DIR=$target dpkg-buildpackage --build=binary --no-sign --no-check-builddeps
-)
-rm -r "$debian/latchwork"
+if [[ ${1:-} == --test-only ]]; then
+    debian=$2
+    [[ $debian == /* ]] || debian=$here/$debian
+else
+    target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+    debian=$target/debian-packages
+    rm -rf "$debian"
+    mkdir -p "$debian/latchwork"
+    # A copy of the source: dpkg-buildpackage writes into it, and beside it. Cargo's target stays the usual one.
+    git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$debian/latchwork"
+    (
+        cd "$debian/latchwork"
+        CARGO_TARGET_DIR=$target dpkg-buildpackage --build=binary --no-sign --no-check-builddeps
+    )
+    rm -r "$debian/latchwork"
+fi
 packages=()
 for name in liblatchwork0.1 liblatchwork-dev latchwork; do
     packages+=("$(ls "$debian/${name}"_*.deb)")
     dpkg-deb --contents "${packages[-1]}" | awk '{ print $NF }' | grep -v '/$' | sed "s|^|$name: |"
 done
 
-if [[ ${1:-} != --test ]]; then
+if [[ -z ${1:-} ]]; then
     exit
 fi
 root=$(mktemp -d)
@@ -70,8 +87,9 @@ for kind in shared static; do
         PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
         pkg-config "${flags[@]}" latchwork | { [[ $kind == shared ]] && cat || sed 's/-llatchwork/-l:liblatchwork.a/'; })
 done
-LD_LIBRARY_PATH='' readelf --dynamic "$root/tmp/shared" | grep -q 'liblatchwork.so.0.1'
-! readelf --dynamic "$root/tmp/static" | grep -q liblatchwork || { echo "the static program needs liblatchwork.so" >&2; exit 1; }
+shared=$(readelf --dynamic "$root/tmp/shared") static=$(readelf --dynamic "$root/tmp/static")
+[[ $shared == *liblatchwork.so.0.1* ]] || { echo "the shared program does not need liblatchwork.so.0.1" >&2; exit 1; }
+[[ $static != *liblatchwork* ]] || { echo "the static program needs liblatchwork.so" >&2; exit 1; }
 for kind in shared static; do
     chroot "$root" "/tmp/$kind" || { echo "the $kind program fails" >&2; exit 1; }
 done

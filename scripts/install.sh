@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and installs latchwork for C and C++: headers, liblatchwork.so and liblatchwork.a, the files by which pkg-config and
 # CMake find them, manual pages, what gdb and helgrind need, the licences, the command with its completions, and the preload library.
-# Needs Rust and a C compiler.
+# Needs Rust, a C compiler and binutils. It builds everything first, and installs it afterwards. Where only root may write, build as
+# yourself and copy as root: see the last example.
 #
 #     scripts/install.sh --prefix DIR [--libdir DIR] [--destdir DIR] [--library-only]
 #     scripts/install.sh --uninstall --prefix DIR [--libdir DIR] [--destdir DIR]
@@ -17,6 +18,7 @@
 #     scripts/install.sh --prefix ~/.local && export PKG_CONFIG_PATH=~/.local/lib/pkgconfig
 #     cc main.c $(pkg-config --cflags --libs latchwork) -Wl,-rpath,$HOME/.local/lib
 #     scripts/install.sh --prefix /usr --libdir /usr/lib/x86_64-linux-gnu --destdir debian/tmp
+#     scripts/install.sh --destdir staged && sudo cp -dR --remove-destination staged/. / && sudo ldconfig
 set -euo pipefail
 # For the ranges of letters.
 export LC_ALL=C
@@ -69,6 +71,37 @@ if [[ $uninstall == yes ]]; then
     exit
 fi
 
+# The commands for directories in which only root may write. Root seldom has cargo, and would leave files of its own in target/.
+as_yourself() {
+    local again=(--prefix "$prefix" --libdir "$libdir")
+    [[ $command == yes ]] || again+=(--library-only)
+    echo "build as yourself, and copy as root:"
+    printf '    %q %s --destdir %q\n' "$root/scripts/install.sh" "${again[*]}" "$PWD/staged"
+    printf '    sudo cp -dR --remove-destination %q/. / && sudo ldconfig\n' "$PWD/staged"
+}
+# As for make, CC may hold options, or a compiler cache before the compiler.
+read -ra compiler <<<"${CC:-cc}"
+for tool in cargo "${compiler[0]}" ld ar objcopy; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "$tool is missing: this needs Rust, a C compiler and binutils" >&2
+        [[ -z ${SUDO_USER:-} || $tool != cargo ]] || as_yourself >&2
+        exit 2
+    fi
+done
+# Before minutes of compiling: whether the directories can be written, or made where they are missing.
+directories=("$libdir" "$prefix/include" "$prefix/share")
+[[ $command == no ]] || directories+=("$prefix/bin" "$prefix/lib")
+for directory in "${directories[@]}"; do
+    there=$destdir$directory
+    until [[ -e $there || -z $there ]]; do there=${there%/*}; done
+    there=${there:-/}
+    if [[ ! -d $there || ! -w $there ]]; then
+        echo "$destdir$directory cannot be written: $there is no directory in which $(id -un) may write" >&2
+        [[ -n $destdir ]] || as_yourself >&2
+        exit 2
+    fi
+done
+
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 # Before 1.0, a minor version may break programs, so it has a name of its own.
 [[ $version =~ ^0\.[0-9]+ || $version =~ ^[0-9]+ ]]
@@ -80,10 +113,11 @@ cd "$root"
 # The target of the C compiler and the linker. Cargo's configuration may name another one.
 host=$(cargo -vV | sed -n 's/^host: //p')
 # The static archive, and what it needs beside itself.
-cargo rustc --release --target "$host" -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs 2>"$work/log" ||
-    { cat "$work/log" >&2; exit 1; }
+cargo rustc --color never --release --target "$host" -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs \
+    2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 # Without libgcc's unwinder: compilers link the shared or the static one, as the program is.
 private=$(sed -n 's/^note: native-static-libs: //p' "$work/log" | tail -1 | sed 's/-lgcc_s *//')
+[[ -n $private ]] || { cat "$work/log" >&2; echo "rustc does not say which libraries the archive needs" >&2; exit 1; }
 target=$(cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 built=$target/$host/release
 archive=$built/liblatchwork_capi.a
@@ -107,8 +141,6 @@ ar rcsD "$work/liblatchwork.a" "$work/latchwork.o"
     echo "    local: *;"
     echo "};"
 } >"$work/versions.map"
-# As for make, CC may hold options, or a compiler cache before the compiler.
-read -ra compiler <<<"${CC:-cc}"
 # shellcheck disable=SC2086
 "${compiler[@]}" -shared -o "$work/liblatchwork.so" "$work/latchwork.o" -Wl,-soname,"$soname" \
     -Wl,--version-script="$work/versions.map" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $private
@@ -124,6 +156,53 @@ else
     export_pc=-rdynamic export_cmake=-rdynamic
 fi
 
+if [[ $command == yes ]]; then
+    cargo build --release --target "$host" -p latchwork-cli
+    latchwork=$built/latchwork
+    "$latchwork" man "$work/man"
+    for shell in bash zsh fish; do
+        "$latchwork" completions "$shell" >"$work/$shell"
+    done
+    # The command carries it.
+    "$latchwork" library "$work/preload.so"
+fi
+
+# The licences of the crates that are linked into what is installed.
+linked=(-p latchwork-capi)
+[[ $command == no ]] || linked+=(-p latchwork-cli -p latchwork-preload)
+cargo tree --color never --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macro --no-dedupe --prefix none \
+    --format '{p}: {l}, {r}' | sed '/^$/d;/^latchwork/d' | sort -u >"$work/crates"
+# Lines of NAME VERSION DIRECTORY. Without the network, cargo has no answer if a crate is missing that only tests of the workspace need.
+# Then terms_of looks where cargo unpacks the crates of a registry.
+{ cargo metadata --format-version 1 --offline --filter-platform "$host" 2>/dev/null || true; } |
+    { grep -o '{"name":"[^"]*","version":"[^"]*"\|"manifest_path":"[^"]*"' || true; } |
+    awk -F '"' '$2 == "name" { crate = $4 " " $8; next } { sub("/Cargo.toml$", "", $4); print crate " " $4 }' >"$work/directories"
+cargo_home=${CARGO_HOME:-~/.cargo}
+# terms_of NAME VERSION: the terms of a crate: those of MIT where there is a choice.
+terms_of() {
+    local source directory file
+    source=$(sed -n "s|^$1 $2 ||p" "$work/directories")
+    for directory in ${source:+"$source"} "$cargo_home/registry/src"/*/"$1-$2"; do
+        for file in "$directory"/{LICENSE-MIT*,LICENSE*,LICENCE*,COPYING*,UNLICENSE*}; do
+            [[ ! -f $file ]] || { printf '\n==== %s %s\n\n' "$1" "$2"; cat "$file"; return; }
+        done
+    done
+    echo "the crate $1 $2 has no file with its licence in ${source:-$cargo_home/registry/src}" >&2
+    return 1
+}
+# Rust's own list for its library and for the crates in it. A distribution may have it elsewhere.
+rust_terms=$("${RUSTC:-rustc}" --print sysroot)/share/doc/rust/COPYRIGHT-library.html
+{
+    echo "Linked into latchwork, beside its own crates, with the licence of each, and with its terms below:"
+    echo "the Rust standard library: MIT OR Apache-2.0$([[ ! -f $rust_terms ]] || echo ", see THIRD-PARTY-rust.html")"
+    cat "$work/crates"
+    while read -r name number _; do
+        number=${number#v}
+        terms_of "$name" "${number%:}"
+    done <"$work/crates"
+} >"$work/third-party"
+
+# All is built. From here on it is put where it belongs.
 installed=()
 made=()
 # What an earlier installation has put there and this one does not, such as the command or a library of another version, is
@@ -144,9 +223,8 @@ note_directories() {
 # What --uninstall removes.
 write_manifest() {
     note_directories "${manifest#"$destdir"}"
-    mkdir -p "$(dirname "$manifest")"
     printf '%s\n' "${installed[@]}" "${made[@]}" | sort -u >"$work/manifest"
-    install -m 644 "$work/manifest" "$manifest"
+    install -D -m 644 "$work/manifest" "$manifest"
 }
 # An installation that fails or is interrupted can be removed, too.
 trap '((${#installed[@]} == 0)) || write_manifest; rm -rf "$work"' EXIT
@@ -198,46 +276,21 @@ for page in crates/capi/man/*.3; do
 done
 
 if [[ $command == yes ]]; then
-    cargo build --release --target "$host" -p latchwork-cli
-    latchwork=$built/latchwork
     put 755 "$latchwork" "$prefix/bin/latchwork"
-    "$latchwork" man "$work/man"
     for page in "$work"/man/*; do
         put 644 "$page" "$prefix/share/man/man1/$(basename "$page")"
     done
-    "$latchwork" completions bash >"$work/bash" && put 644 "$work/bash" "$prefix/share/bash-completion/completions/latchwork"
-    "$latchwork" completions zsh >"$work/zsh" && put 644 "$work/zsh" "$prefix/share/zsh/site-functions/_latchwork"
-    "$latchwork" completions fish >"$work/fish" && put 644 "$work/fish" "$prefix/share/fish/vendor_completions.d/latchwork.fish"
-    # The command carries it.
-    "$latchwork" library "$work/preload.so"
+    put 644 "$work/bash" "$prefix/share/bash-completion/completions/latchwork"
+    put 644 "$work/zsh" "$prefix/share/zsh/site-functions/_latchwork"
+    put 644 "$work/fish" "$prefix/share/fish/vendor_completions.d/latchwork.fish"
     put 644 "$work/preload.so" "$prefix/lib/latchwork/liblatchwork_preload.so"
 fi
 
-# The licences: this project's, and those of the crates that are linked into what is installed.
 for file in LICENSE-APACHE LICENSE-MIT; do
     put 644 "$file" "$prefix/share/doc/latchwork/$file"
 done
-linked=(-p latchwork-capi)
-[[ $command == no ]] || linked+=(-p latchwork-cli -p latchwork-preload)
-# The terms of a crate, if cargo has its source: those of MIT where there is a choice.
-terms_of() {
-    local file
-    for file in "${CARGO_HOME:-$HOME/.cargo}/registry/src"/*/"$1-$2"/{LICENSE-MIT*,LICENSE*,LICENCE*,COPYING*,UNLICENSE*}; do
-        [[ ! -f $file ]] || { printf '\n==== %s %s\n\n' "$1" "$2"; cat "$file"; return; }
-    done
-}
-cargo tree --offline --target "$host" "${linked[@]}" --edges normal,no-proc-macro --no-dedupe --prefix none \
-    --format '{p}: {l}, {r}' | sed '/^$/d;/^latchwork/d' | sort -u >"$work/crates"
-{
-    echo "Linked into latchwork, beside its own crates, with the licence of each, and with its terms below:"
-    echo "the Rust standard library: MIT OR Apache-2.0"
-    cat "$work/crates"
-    while read -r name version _; do
-        version=${version#v}
-        terms_of "$name" "${version%:}"
-    done <"$work/crates"
-} >"$work/third-party"
 put 644 "$work/third-party" "$prefix/share/doc/latchwork/THIRD-PARTY"
+[[ ! -f $rust_terms ]] || put 644 "$rust_terms" "$prefix/share/doc/latchwork/THIRD-PARTY-rust.html"
 
 write_manifest
 echo "installed in ${destdir}${prefix}: ${#installed[@]} files"
@@ -255,5 +308,8 @@ if [[ -z $destdir ]]; then
         echo "programs find the library after: sudo ldconfig"
     else
         echo "programs find the library if they are linked with -Wl,-rpath,$libdir"
+    fi
+    if command -v pkg-config >/dev/null && [[ ! $(pkg-config --variable=libdir latchwork 2>/dev/null) -ef $libdir ]]; then
+        echo "pkg-config finds it after: export PKG_CONFIG_PATH=$libdir/pkgconfig"
     fi
 fi

@@ -35,9 +35,9 @@ Examples:
   scripts/kernel-patched.sh --kernels latchwork --checks run --machines 4x2 --minutes 10
   scripts/kernel-patched.sh --kernels 'latchwork own' --checks 'count sizes'
 
-It needs Debian's packages for compiling a kernel and qemu-system-x86 (as root it installs them). The kernel's source is Debian's
-linux-source-6.1. A kernel takes some minutes to compile. What is built is under target/kernel (or $CARGO_TARGET_DIR/kernel), and
-is kept. It exits with 0 if each check passed, 1 if one did not, 2 if it could not run.
+It needs Debian's packages for compiling a kernel and qemu-system-x86 (as root it installs them). The kernel's source is
+linux-source-6.1, which only Debian 12 has. A kernel takes some minutes to compile. What is built is under target/kernel (or
+$CARGO_TARGET_DIR/kernel), and is kept. It exits with 0 if each check passed, 1 if one did not, 2 if it could not run.
 TEXT
 }
 
@@ -85,8 +85,13 @@ for machine in $machines; do
 done
 [[ -n ${kernels// /} && -n ${machines// /} ]] || fail "without a kernel or a machine there is nothing to do"
 
-out=${CARGO_TARGET_DIR:-$root/target}/kernel
+out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
+    fail "cargo does not say where it builds"
 mkdir -p "$out"
+# One at a time, as in scripts/kernel.sh.
+exec 9>"$out/lock-patched"
+flock -n 9 || fail "another scripts/kernel-patched.sh runs in $out"
+rm -f "$out/machine-patched.pid"
 log=$out/log-patched
 : >"$log"
 step() { printf '# %s\n' "$*"; }
@@ -114,7 +119,7 @@ if [[ ! -e $source/.patched || $(<"$source/.patched") != "$patched" ]]; then
     (cd "$out" && { [[ -n $(compgen -G 'linux-source-6.1_*.deb') ]] || timeout 300 apt-get download -qq linux-source-6.1; } \
         && dpkg -x linux-source-6.1_*.deb unpacked && mkdir source \
         && tar xf unpacked/usr/src/linux-source-6.1.tar.xz --strip-components=1 -C source && rm -rf unpacked) \
-        >>"$log" 2>&1 || fail "the kernel's source cannot be had: see $log"
+        >>"$log" 2>&1 || fail "the kernel's source cannot be had (linux-source-6.1 is in Debian 12): see $log"
     (cd "$source" && patch -p1 <"$root/crates/kernel/patch/linux-6.1.patch") >>"$log" 2>&1 \
         || fail "the patch does not apply: see $log"
     echo "$patched" >"$source/.patched"
@@ -129,9 +134,9 @@ step "compiling the locks"
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
 compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined by -
-    local target=$out/$1 library wrong symbol link=() keep=()
+    local target=$out/$1 library wrong symbol link=() keep=() undefined sections code
     (cd "$root/crates/kernel" \
-        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "${1//-/,}") >>"$log" 2>&1 \
+        && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "${1//-/,}") >>"$log" 2>&1 9>&- \
         || fail "the library does not compile: see $log"
     library=$target/release/liblatchwork_kernel.a
     while read -r symbol; do
@@ -140,12 +145,16 @@ compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined
     ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_shfl_lock "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
         || fail "the library does not link: see $log"
     objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$target/locks.o"
-    wrong=$(nm -u "$target/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
+    # The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
+    undefined=$(nm -u "$target/locks.o") || fail "nm cannot read $target/locks.o"
+    sections=$(readelf -SW "$target/locks.o") || fail "readelf cannot read $target/locks.o"
+    code=$(objdump -d "$target/locks.o") || fail "objdump cannot read $target/locks.o"
+    wrong=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
     [[ -z $wrong ]] || fail "the locks call what the kernel does not have: $wrong"
-    ! nm -u "$target/locks.o" | grep -qE 'lw_k_a_lock_(allocates|frees)' || fail "a lock allocates memory"
-    wrong=$(readelf -SW "$target/locks.o" | sed -n 's/^.* \(\.[a-z.]*[^ ]*\) *\(PROGBITS\|NOBITS\) .* [WAX]*A[WAX]* .*/\1/p' | grep -vxE '\.(text|rodata|data|bss)' || true)
+    [[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || fail "a lock allocates memory"
+    wrong=$(sed -n 's/^.* \(\.[a-z.]*[^ ]*\) *\(PROGBITS\|NOBITS\) .* [WAX]*A[WAX]* .*/\1/p' <<<"$sections" | grep -vxE '\.(text|rodata|data|bss)' || true)
     [[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
-    ! objdump -d "$target/locks.o" | grep -q '%[xyz]mm' || fail "the locks use vector registers"
+    [[ ! $code =~ %[xyz]mm ]] || fail "the locks use vector registers"
 }
 locks_of() { # locks_of KIND: the features of the library
     case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; kcsan-twin) echo shfl-twin ;; *) echo builtin ;; esac
@@ -257,7 +266,10 @@ program() {
     step "gathering a compiler and a program for it"
     rm -rf "$program"
     mkdir -p "$program/src" "$program/expected"
+    # Not ( ... ) || fail: in front of || bash ignores set -e.
+    set +e
     (
+        set -e
         cd "$program/src"
         cp "$source"/scripts/dtc/{checks,data,dtc,flattree,fstree,livetree,srcpos,treesource,util}.c "$source"/scripts/dtc/*.h .
         cp "$source"/scripts/dtc/libfdt/{fdt,libfdt,libfdt_env}.h .
@@ -265,7 +277,8 @@ program() {
         bison -d -o dtc-parser.tab.c "$source/scripts/dtc/dtc-parser.y"
         sed -i '/^#line/d' dtc-lexer.lex.c dtc-parser.tab.c dtc-parser.tab.h
         printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\n%%.o: %%.c\n\tgcc -O2 -DNO_YAML -I. -c -o $@ $<\n' >Makefile
-        make -s -j"$jobs" && mv ./*.o ../expected/
+        make -s -j"$jobs"
+        mv ./*.o ../expected/
         compiler=$(gcc -print-prog-name=cc1)
         mkdir ../root
         {
@@ -277,7 +290,10 @@ program() {
         } | sort -u | xargs cp -L --parents -t ../root
         cd ..
         mv src expected root/
-    ) >>"$log" 2>&1 || fail "the program to compile cannot be prepared: see $log"
+    ) >>"$log" 2>&1
+    local status=$?
+    set -e
+    ((status == 0)) || fail "the program to compile cannot be prepared: see $log"
     touch "$program/.complete"
 }
 

@@ -86,11 +86,17 @@ fi
 machines=${machines:-2 4x2} kinds=${kinds:-$all_kinds}
 [[ $seconds =~ ^[1-9][0-9]*$ && $least =~ ^[1-9][0-9]*$ ]] || fail "--seconds and --least are numbers from 1"
 for machine in $machines; do
-    [[ $machine =~ ^([1-9][0-9]*)(x[12])?$ ]] || fail "'$machine' is no machine: write 4 or 4x2 (one or two nodes)"
+    [[ $machine =~ ^([1-9][0-9]*)(x[12])?$ && $machine != *[13579]x2 ]] ||
+        fail "'$machine' is no machine: write 4 or 4x2 (an even number on two nodes)"
 done
 
-out=${CARGO_TARGET_DIR:-$root/target}/kernel
+out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
+    fail "cargo does not say where it builds"
 mkdir -p "$out"
+# One at a time: a second one would write over the lists of checks, and stop the first one's machine at its end.
+exec 9>"$out/lock"
+flock -n 9 || fail "another scripts/kernel.sh runs in $out"
+rm -f "$out/machine.pid"
 log=$out/log
 : >"$log"
 step() { printf '# %s\n' "$*"; }
@@ -126,7 +132,7 @@ step "compiling the locks"
 # lies in the upper 2 GiB of addresses.
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
-(cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 \
+(cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 9>&- \
     || wrong "the library does not compile: see $log"
 
 module=$out/module
@@ -139,13 +145,13 @@ ld -r --gc-sections --strip-debug -e lw_rows -u lw_rows -u lw_repair -o "$module
 objcopy --keep-global-symbol=lw_rows --keep-global-symbol=lw_repair --remove-section=.eh_frame --remove-section=.rela.eh_frame "$module/locks.o"
 touch "$module/.locks.o.cmd" # as if the kernel's build had made it
 
-bad=$(nm -u "$module/locks.o" | awk '{ print $2 }' | grep -v '^lw_k_' || true)
+# The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
+undefined=$(nm -u "$module/locks.o") || fail "nm cannot read $module/locks.o"
+code=$(objdump -d "$module/locks.o") || fail "objdump cannot read $module/locks.o"
+bad=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
 [[ -z $bad ]] || wrong "the locks call what the kernel does not have: $bad"
-bad=$(nm -u "$module/locks.o" | grep -E 'lw_k_a_lock_(allocates|frees)' || true)
-[[ -z $bad ]] || wrong "a lock allocates memory"
-if objdump -d "$module/locks.o" | grep -q '%[xyz]mm'; then
-    wrong "the locks use vector registers, which belong to the user's program"
-fi
+[[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || wrong "a lock allocates memory"
+[[ ! $code =~ %[xyz]mm ]] || wrong "the locks use vector registers, which belong to the user's program"
 bad=$(readelf -rW "$module/locks.o" | awk '$3 ~ /^R_X86/ && $3 !~ /_(64|32|32S|PC32|PLT32)$/ { print $3 }' | sort -u)
 [[ -z $bad ]] || wrong "the kernel's loader does not know the relocation $bad"
 

@@ -2,6 +2,7 @@
 # Builds and runs the command `latchwork` from the published packages alone: packages every crate that is published, puts
 # the packages into a directory registry with what they depend on, and installs latchwork-cli from there in an empty
 # directory, offline. With --verify, cargo also compiles each package by itself first.
+# It needs the network: it downloads what the workspace depends on.
 #
 #     scripts/packages.sh [--verify]
 set -euo pipefail

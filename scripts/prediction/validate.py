@@ -9,6 +9,7 @@ Each program of CASES runs with n/2 threads under `latchwork record`, and with n
 recommended ones, without the recorder, ROUNDS times. The prediction for n threads is made on the machine's own profile.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -145,16 +146,19 @@ def main():
     parser.add_argument("--measured")
     parser.add_argument("--measure-only", action="store_true")
     args = parser.parse_args()
-    keep = pathlib.Path(args.measured or tempfile.mkdtemp())
-    keep.mkdir(exist_ok=True)
-    if not (keep / "measured.json").exists():
-        measure(args, keep)
-    if args.measure_only:
-        return
-    results = predict(keep, args.acquisitions)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
-    table(results)
+    if args.measure_only and not args.measured:
+        parser.error("--measure-only needs --measured DIR, which keeps what is measured")
+    with contextlib.ExitStack() as stack:
+        keep = pathlib.Path(args.measured or stack.enter_context(tempfile.TemporaryDirectory()))
+        keep.mkdir(exist_ok=True)
+        if not (keep / "measured.json").exists():
+            measure(args, keep)
+        if args.measure_only:
+            return
+        results = predict(keep, args.acquisitions)
+        if args.json:
+            pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
+        table(results)
 
 
 main()

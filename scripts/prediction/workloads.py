@@ -15,6 +15,7 @@ operations, a prediction acquisitions: the recorded run says how many acquisitio
 """
 import argparse
 import array
+import contextlib
 import json
 import os
 import pathlib
@@ -40,10 +41,12 @@ def run(words, config=None):
 
 
 def transfer(config):
-    """Makes a profile; returns what a load of a line takes that another CPU has written."""
-    run(["latchwork-lab", "calibrate"], config)
-    profile = tomllib.loads((config / "latchwork" / "this-machine.toml").read_text())
-    return profile["lines"]["cluster_modified"]["value"]
+    """Makes a profile; returns what a load of a line takes that another CPU has written, or 0 if the calibration failed."""
+    path = config / "latchwork" / "this-machine.toml"
+    path.unlink(missing_ok=True)
+    if run(["latchwork-lab", "calibrate"], config).returncode:
+        return 0
+    return tomllib.loads(path.read_text())["lines"]["cluster_modified"]["value"]
 
 
 def rate(path):
@@ -78,8 +81,10 @@ def measure(args, keep):
 
             def ops(before, threads):
                 bench = ["latchwork-lab", "bench", name, "--json", out, "--seconds", args.seconds, "--locks", lock]
-                run([*before, *bench, "--threads", threads, "--runs", 1])
-                return rate(out)
+                # A run that crashes writes no file, and must not find that of the run before it.
+                out.unlink(missing_ok=True)
+                done = run([*before, *bench, "--threads", threads, "--runs", 1])
+                return 0 if done.returncode else rate(out)
 
             for _ in range(max(args.calibrate, 1)):
                 before = transfer(keep / trace.stem) if args.calibrate else 1
@@ -89,7 +94,7 @@ def measure(args, keep):
                 if max(before, after) < STEADY * min(before, after):
                     break
             else:
-                print(f"{name}, {half}: left out, the machine changed each time", file=sys.stderr)
+                print(f"{name}, {half}: left out, each time the machine changed or the calibration failed", file=sys.stderr)
                 continue
             if not min(plain, recorded, *(min(pair) for pair in both)):
                 print(f"{name}, {half}: left out, a run failed", file=sys.stderr)
@@ -169,12 +174,15 @@ def main():
     parser.add_argument("--measured")
     parser.add_argument("--measure-only", action="store_true")
     args = parser.parse_args()
-    keep = pathlib.Path(args.measured or tempfile.mkdtemp())
-    keep.mkdir(exist_ok=True)
-    if not (keep / "measured.json").exists():
-        measure(args, keep)
-    if not args.measure_only:
-        table(list(predict(keep, args.acquisitions)))
+    if args.measure_only and not args.measured:
+        parser.error("--measure-only needs --measured DIR, which keeps what is measured")
+    with contextlib.ExitStack() as stack:
+        keep = pathlib.Path(args.measured or stack.enter_context(tempfile.TemporaryDirectory()))
+        keep.mkdir(exist_ok=True)
+        if not (keep / "measured.json").exists():
+            measure(args, keep)
+        if not args.measure_only:
+            table(list(predict(keep, args.acquisitions)))
 
 
 main()

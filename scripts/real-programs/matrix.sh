@@ -46,7 +46,8 @@ find_latchwork() {
     fi
     echo 'building latchwork' >&2
     (cd "$ROOT" && cargo build --release --quiet --package latchwork-cli) || die "cargo build --release --package latchwork-cli failed in $ROOT"
-    LATCHWORK=${CARGO_TARGET_DIR:-$ROOT/target}/release/latchwork
+    LATCHWORK=$(cd "$ROOT" && cargo metadata --format-version 1 --no-deps --offline \
+        | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/latchwork
     [[ -x $LATCHWORK ]] || die "$LATCHWORK was not built"
     QUEUE_SPINNING=$("$LATCHWORK" list --json \
         | jq -r '.[] | select((.blocking | not) and .fairness != "none").name' | paste -sd' ')

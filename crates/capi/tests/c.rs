@@ -111,6 +111,8 @@ fn install(prefix: &Path, more: &[&str]) {
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         // CC holds options, as it may.
         .env("CC", "cc -O1")
+        // The script reads what cargo prints.
+        .env("CARGO_TERM_COLOR", "always")
         // It builds for the host's C compiler, whatever cargo builds for by default.
         .env("CARGO_BUILD_TARGET", "no-such-target"));
 }

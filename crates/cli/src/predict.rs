@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Text below the options.
 pub const HELP: &str = "\
 This is `latchwork-lab predict`, which has the simulator: `latchwork predict --help` shows its options if latchwork-lab is beside
-latchwork or in the PATH. `cargo build --release -p latchwork-lab` makes it.
+latchwork or in the PATH. No package has it: in a clone of latchwork's source, `cargo install --path crates/lab` installs it.
 
 Examples:
   latchwork record -o trace.lw -- ./server --bench
@@ -40,8 +40,8 @@ pub fn predict(options: &Options) -> Result<Infallible> {
         NOT_FOUND => Failure {
             status: NOT_FOUND,
             message: format!(
-                "predict needs {LABORATORY}, which has the simulator: build it with `cargo build --release -p {LABORATORY}`, and \
-                 put it beside latchwork or into the PATH"
+                "predict needs {LABORATORY}, which has the simulator, beside latchwork or in the PATH: `cargo install --path \
+                 crates/lab` in a clone of latchwork's source installs it"
             ),
         },
         _ => failure,

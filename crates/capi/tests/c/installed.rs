@@ -150,6 +150,7 @@ fn an_installation_can_be_removed() {
     install(Path::new("/usr"), &more);
     let config = fs::read_to_string(root.join("usr/lib/here/pkgconfig/latchwork.pc")).unwrap();
     assert!(config.contains("prefix=/usr\n") && config.contains("libdir=/usr/lib/here\n"), "{config}");
+    assert!(config.contains("\nLibs.private: -l"), "{config}");
     for file in ["include/latchwork/mutex.h", "share/doc/latchwork/LICENSE-MIT"] {
         assert!(root.join("usr").join(file).exists(), "{file}");
     }
@@ -185,6 +186,60 @@ fn a_directory_that_the_installed_files_cannot_name_is_refused() {
             assert!(result.status.code() == Some(2) && said.contains(directory), "{directory}: {said}");
         }
     }
+}
+
+/// A new version changes these files by hand: the test names those that were forgotten.
+#[test]
+fn every_file_that_names_the_version_names_this_one() {
+    let version = env!("CARGO_PKG_VERSION");
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let series = if major == "0" { format!("0.{minor}") } else { major.to_owned() };
+    let read = |file: &str| fs::read_to_string(manifest().join("../..").join(file)).unwrap();
+    let header = "crates/capi/include/latchwork/base.h";
+    let mut wrong = Vec::new();
+    for (file, text) in [
+        (header, format!("#define LW_VERSION \"{version}\"\n")),
+        (header, format!("#define LW_VERSION_MAJOR {major}\n")),
+        (header, format!("#define LW_VERSION_MINOR {minor}\n")),
+        (header, format!("The version of the library: \"{version}\".")),
+        ("crates/capi/tests/programs/cmake/CMakeLists.txt", format!("(latchwork {major}.{minor} REQUIRED)")),
+        (
+            "crates/cli/Cargo.toml",
+            format!("\nlatchwork-preload = {{ path = \"../preload\", version = \"{version}\" }}"),
+        ),
+        // scripts/kernel.sh builds with --locked.
+        ("crates/kernel/Cargo.lock", format!("name = \"latchwork\"\nversion = \"{version}\"\n")),
+        ("debian/changelog", format!("latchwork ({version}) ")),
+        ("debian/control", format!("\nPackage: liblatchwork{series}\n")),
+        ("debian/rules", format!("'liblatchwork.so.{series} liblatchwork{series} ")),
+        ("debian/rules", format!("@LATCHWORK_{major}.{minor} ")),
+        ("docs/c.md", format!("(latchwork {major}.{minor} REQUIRED)")),
+        ("scripts/deb.sh", format!(" liblatchwork{series} liblatchwork-dev latchwork;")),
+    ] {
+        if !read(file).contains(&text) {
+            wrong.push(format!("{file} has no {text:?}"));
+        }
+    }
+    let dependency = format!("version = \"{version}\"");
+    let workspace = read("Cargo.toml");
+    for line in workspace.lines().filter(|line| line.starts_with("latchwork") && line.contains("version")) {
+        if !line.contains(&dependency) {
+            wrong.push(format!("Cargo.toml: {line}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The script says so before minutes of compiling, with the commands that work.
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_at_once() {
+    // Not even root can make a directory below a file.
+    let file = scratch().join("file");
+    fs::write(&file, "").unwrap();
+    let mut install = Command::new(manifest().join("../../scripts/install.sh"));
+    let result = output(install.arg("--prefix").arg(file.join("prefix")));
+    let said = String::from_utf8_lossy(&result.stderr);
+    assert!(result.status.code() == Some(2) && said.contains("--destdir"), "{said}");
 }
 
 /// The exit of a thread that has used the library does not call it once it is unloaded.

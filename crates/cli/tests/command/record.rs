@@ -687,5 +687,5 @@ fn predict_says_how_to_get_it() {
     fs::copy(COMMAND, &alone).unwrap();
     let output = Command::new(&alone).args(["predict", "trace.lw"]).env("PATH", "").output().unwrap();
     assert_eq!(output.status.code(), Some(127));
-    assert!(stderr(&output).contains("cargo build --release -p latchwork-lab"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cargo install --path crates/lab"), "{}", stderr(&output));
 }
