@@ -368,6 +368,9 @@ fn misuse_is_reported() {
     };
     for mutex in ["glibc", default_mutex(), "mcs"] {
         assert_eq!(check(mutex, "clean"), "", "clean under {mutex}");
+        let many = check(mutex, "many");
+        assert!(many.contains("more locks that one thread holds (32)"), "{mutex}: {many}");
+        assert_eq!(many.lines().count(), 1, "{mutex}: {many}");
         // The mistake, a part of its report, and functions that the stacks in the report must name.
         for (mistake, says, functions) in [
             ("inversion", "lock-order inversion", &["a_then_b", "b_then_a", "inverted"][..]),

@@ -505,7 +505,7 @@ fn full_disk() {
     let path = std::ffi::CString::new(disk.as_os_str().as_encoded_bytes()).unwrap();
     // SAFETY: system calls with strings; the file system is this test's own.
     let mount = || unsafe {
-        let options = c"size=400k".as_ptr().cast();
+        let options = c"size=128k".as_ptr().cast();
         libc::mount(c"latchwork".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, options)
     };
     let mut modes = Vec::new();
