@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How often does another order agree with a machine's order of the locks, without any simulation? The simulator has to be better.
 
-baseline.py     compares the measurements kept in crates/lab/machines, and prints a table in Markdown
+baseline.py         compares the measurements kept in crates/lab/machines, and prints a table in Markdown
+baseline.py NAME    how often the orders of these machines agree with another measurement there, crates/lab/machines/NAME.jsonl
 
 Pairs of locks are compared by the two rules of docs/validation.md, at the same workload and number of threads. The simulator's
 order is replaced by one of these:
@@ -19,6 +20,7 @@ import json
 import pathlib
 import re
 import statistics
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIFFER = 1.2
@@ -118,4 +120,15 @@ def main():
             print(f"| {machine} | {rule}: {len(some):,} | {share(ours, len(some))} | " + " | ".join(shares) + " |")
 
 
-main()
+def one(name):
+    """How often the orders of the four machines agree with another measurement."""
+    first = dict(pairs(measured(name)))
+    second = [pair for pair, always in first.items() if always]
+    print("| order | first rule | second rule |\n|---|---|---|")
+    for machine, kept in MACHINES.items():
+        order = medians(measured(kept))
+        shares = [share(sum(agrees(order, pair) for pair in some), len(some)) for some in (first, second)]
+        print(f"| {machine}, {kept[-10:]} | {shares[0]} of {len(first):,} | {shares[1]} of {len(second):,} |")
+
+
+main() if len(sys.argv) == 1 else one(sys.argv[1])
