@@ -325,20 +325,11 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.never_soon();
     }
 
+    /// Reclaims if it is time. After a pause, also in a section of the thread's own: it opens a grace period there, which it takes to its
+    /// end when it retires in a later one.
     #[inline(always)]
     fn reclaim_if(&self, due: Due) {
-        match due {
-            Due::No => {}
-            Due::Soon => self.reclaim_soon(),
-            Due::Full => self.batch_is_full(),
-        }
-    }
-
-    /// Reclaims what can be reclaimed without waiting. In a section of its own, the thread opens a grace period, which it takes to its
-    /// end when it retires in a later one.
-    #[cold]
-    fn reclaim_soon(&self) {
-        self.backlog.soon(|| self.collect());
+        self.backlog.reclaim_if(due, || self.collect(), || self.batch_is_full());
     }
 
     /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.

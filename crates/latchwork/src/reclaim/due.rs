@@ -52,18 +52,19 @@ impl<M: Records> Backlog<M> {
         Due::Soon
     }
 
-    /// Reclaims if it is time, in the same way whether or not a batch is full.
+    /// Reclaims if it is time: by `soon` a batch that is not full, by `full` one that is.
     #[inline(always)]
-    pub(super) fn reclaim_if(&self, due: Due, reclaim: impl FnOnce()) {
+    pub(super) fn reclaim_if(&self, due: Due, soon: impl FnOnce(), full: impl FnOnce()) {
         match due {
             Due::No => {}
-            Due::Soon => self.soon(reclaim),
-            Due::Full => reclaim(),
+            Due::Soon => self.reclaim_soon(soon),
+            Due::Full => full(),
         }
     }
 
-    /// Reclaims a batch that is not full.
-    pub(super) fn soon(&self, reclaim: impl FnOnce()) {
+    /// Reclaims a batch that is not full, and notes when the next one is due.
+    #[cold]
+    fn reclaim_soon(&self, reclaim: impl FnOnce()) {
         let begin = M::now(Clock::Monotonic);
         reclaim();
         let end = M::now(Clock::Monotonic);

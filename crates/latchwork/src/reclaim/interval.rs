@@ -46,7 +46,6 @@
 //! A thread that retires waits for nobody.
 
 use super::backlog::{Backlog, Steal, to_the_end};
-use super::due::Due;
 use super::garbage::{Garbage, Limit};
 use super::hazard::free_slots;
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
@@ -243,11 +242,8 @@ impl<M: Records, const SHIFT: u32> IntervalDomain<M, SHIFT> {
     /// Adds an object whose header is filled in.
     #[inline(always)]
     fn retire_prepared(&self, header: *mut Header) {
-        match self.backlog.push(header, 1 << 31) {
-            Due::No => {}
-            Due::Soon => self.backlog.soon(|| self.look_around(|_| true)),
-            Due::Full => self.reclaim(),
-        }
+        let due = self.backlog.push(header, 1 << 31);
+        self.backlog.reclaim_if(due, || self.look_around(|_| true), || self.reclaim());
     }
 
     #[cold]

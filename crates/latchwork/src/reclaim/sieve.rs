@@ -91,8 +91,10 @@ impl<M: Records> Sieve<M> {
 
     /// Adds a retired object, whose header has been filled in, and scans if that fills a batch.
     #[inline]
-    pub(super) fn retire(&self, object: *mut Header, scan: impl Fn(&List<M>)) {
-        self.backlog.reclaim_if(self.backlog.push(object, BATCH), || self.reclaim(scan));
+    pub(super) fn retire(&self, object: *mut Header, scan: impl Fn(&List<M>) + Copy) {
+        let due = self.backlog.push(object, BATCH);
+        let reclaim = move || self.reclaim(scan);
+        self.backlog.reclaim_if(due, reclaim, reclaim);
     }
 
     /// Scans for the last time, when the domain is dropped; and again while destructors retire.
