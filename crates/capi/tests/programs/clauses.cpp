@@ -815,11 +815,14 @@ static void rcu_functions() {
     clause(49, "a moved copy of the deleter is called, and destroyed after that", [] {
         auto state = std::make_shared<int>(0);
         const std::weak_ptr<int> watch = state;
-        lw::rcu_retire(new int(1), [state = std::move(state)](int *p) {
-            ++*state;
-            delete p;
-        });
-        CHECK(!watch.expired() && *watch.lock() == 0);
+        {
+            const region keeps(domain); // or the object may be reclaimed at once
+            lw::rcu_retire(new int(1), [state = std::move(state)](int *p) {
+                ++*state;
+                delete p;
+            });
+            CHECK(!watch.expired() && *watch.lock() == 0);
+        }
         lw::rcu_barrier();
         CHECK(watch.expired());
     });
