@@ -325,22 +325,27 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         self.backlog.never_soon();
     }
 
-    /// Reclaims if it is time. After a pause, also in a section of the thread's own: it opens a grace period there, which it takes to its
-    /// end when it retires in a later one.
     #[inline(always)]
     fn reclaim_if(&self, due: Due) {
-        self.backlog.reclaim_if(due, || self.collect(), || self.batch_is_full());
+        if due != Due::No {
+            self.reclaim(due);
+        }
     }
 
-    /// Reclaims what is due, and waits if there is too much garbage. Called when the thread's batch is full.
+    /// Reclaims what is due, and waits if there is too much garbage. In a section of the thread's own, another call waits, and after a
+    /// pause it opens a grace period, which the thread takes to its end when it retires in a later section.
     #[cold]
-    fn batch_is_full(&self) {
+    fn reclaim(&self, due: Due) {
         if self.backlog.is_reclaiming() {
             return;
         }
-        self.backlog.mine().inspect(|mine| self.work(mine, false));
-        self.collect_others();
-        self.backlog.adapt(0);
+        let a_batch = || {
+            self.backlog.mine().inspect(|mine| self.work(mine, false));
+            self.collect_others();
+            self.backlog.adapt(0);
+        };
+        self.backlog.reclaim_if(due, || self.collect(), a_batch);
+        // Also after a pause: where threads retire less than a batch from one pause to the next, none is ever full.
         if !Self::is_inside() {
             self.throttle();
         } else if self.backlog.is_over_limit() {

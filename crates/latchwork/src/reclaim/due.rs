@@ -72,6 +72,12 @@ impl<M: Records> Backlog<M> {
         self.soon.store(end.saturating_add(pause), Relaxed);
     }
 
+    /// The next look finds that the pause is over.
+    #[cfg(test)]
+    pub(super) fn soon_now(&self) {
+        self.soon.store(0, Relaxed);
+    }
+
     /// From now on, only full batches are reclaimed.
     #[cfg(test)]
     pub(super) fn never_soon(&self) {

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::*;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
 use std::boxed::Box;
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 use std::vec::Vec;
 
 /// An object that counts that it was dropped.
@@ -113,6 +114,25 @@ fn a_bounded_wait_tells_the_hook() {
         assert!(domain.garbage().overruns > 1);
         assert_eq!(told.load(Relaxed), 1);
     });
+}
+
+/// The limit holds also where no batch is ever full, because after each pause the collector takes what has come in.
+#[test]
+fn what_is_seldom_retired_meets_the_limit() {
+    const LIMIT: u64 = 100;
+    let domain = &RcuDomain::<Native>::new();
+    domain.set_limit(Limit { objects: LIMIT, bytes: u64::MAX });
+    domain.set_at_limit(AtLimit::Grow);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    beside_a_reader(domain, |_| {
+        while domain.garbage().objects < 3 * LIMIT {
+            std::thread::sleep(Duration::from_millis(2)); // longer than a list may be left alone
+            domain.backlog.soon_now();
+            // SAFETY: no other thread has it.
+            unsafe { domain.retire(counting(&dropped)) };
+        }
+    });
+    assert!(domain.garbage().overruns > 0, "{:?}", domain.garbage());
 }
 
 /// A hook may use the domain: also retire so much there that the hook would be called again.
