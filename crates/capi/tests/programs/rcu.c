@@ -113,6 +113,14 @@ static void call_again(lw_rcu_head *head) {
     }
 }
 
+/* The pauses grow to seconds: a domain leaves objects alone for a hundred times as long as the last reclamation took, in which a busy
+ * machine may have preempted the thread. */
+static void pause_before(int attempt) {
+    long ms = 20 + attempt * attempt / 4;
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+    CHECK(nanosleep(&pause, NULL) == 0);
+}
+
 static void general(void) {
     lw_garbage garbage;
     enter = rcu_enter, leave = rcu_leave, call = rcu_call, retire = rcu_retire, wait_for_readers = lw_rcu_synchronize;
@@ -157,16 +165,15 @@ static void general(void) {
     CHECK(garbage.objects == 10 && reclaimed == 0);
     lw_rcu_read_unlock();
     /* The first one after a pause takes the reclamation a step on. */
-    struct timespec pause = {0, 20000000};
     for (int i = 0; i < 100 && reclaimed < 10; i++) {
-        CHECK(nanosleep(&pause, NULL) == 0);
+        pause_before(i);
         lw_rcu_call(domain, &make(i)->head, reclaim);
     }
     CHECK(reclaimed >= 10);
     /* And so do those in sections of their own, two pauses later. */
     reclaimed = 0;
-    for (int i = 0; i < 200 && reclaimed < 5; i++) {
-        CHECK(nanosleep(&pause, NULL) == 0);
+    for (int i = 0; i < 100 && reclaimed < 5; i++) {
+        pause_before(i);
         lw_rcu_read_lock();
         lw_rcu_call(domain, &make(i)->head, reclaim);
         lw_rcu_read_unlock();

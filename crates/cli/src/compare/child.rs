@@ -5,7 +5,7 @@ use crate::leftovers::{self, Daemon};
 use crate::library;
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Error, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -179,6 +179,19 @@ impl Program {
     /// Waits a moment for processes that are about to leave the program's group, after the program itself has ended.
     pub fn settle(&self) {
         leftovers::settle(self.process);
+    }
+
+    /// Whether the kernel is ending the process: each of its threads exits or has exited.
+    pub fn is_exiting(&self) -> bool {
+        // PF_EXITING of the kernel's `task_struct`. In proc(5) the flags are field 9, and the state behind the name is field 3.
+        const EXITING: u32 = 4;
+        let exits = |stat: String| {
+            let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(9 - 3)?.parse().ok());
+            flags.is_some_and(|flags: u32| flags & EXITING != 0)
+        };
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.process)) else { return false };
+        // A thread that is gone meanwhile has no file.
+        threads.flatten().all(|thread| fs::read_to_string(thread.path().join("stat")).map_or(true, exits))
     }
 
     fn waits_for_terminal(&self) -> bool {

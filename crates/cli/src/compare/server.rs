@@ -169,9 +169,11 @@ impl Server {
             load.settle();
         }
         let load = load.end();
-        // The server may have crashed at the load's last request.
+        // The server may have crashed at the load's last request. The kernel closes its connections, which the load sees, some time
+        // before a process can be waited for: milliseconds, or a turn on a busy machine.
         if !server_ended && matches!(event, Event::Ended(_)) {
-            match child::watch(&[server], signals, Some(Instant::now() + CRASHES)) {
+            let until = (!server.is_exiting()).then(|| Instant::now() + CRASHES);
+            match child::watch(&[server], signals, until) {
                 Event::Ended(_) => server_ended = true,
                 Event::TimedOut | Event::WaitsForTerminal(_) => {}
                 Event::Interrupted(signal) => event = Event::Interrupted(signal),

@@ -1,7 +1,7 @@
 //! When results are written, and what signals do meanwhile.
 
 use crate::common::{
-    alive, compile, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
+    alive, compile, in_time, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
 };
 use serde_json::Value;
 use std::ffi::CString;
@@ -108,22 +108,24 @@ fn a_late_failure_keeps_the_rounds_before_it() {
 #[test]
 fn a_run_with_a_pause_is_repeated() {
     let directory = scratch("results-pause");
-    let mark = mark(4);
-    let script = format!("echo $$ >> ran; exec sleep 0.{mark}");
+    // The first run lasts until there is a file.
+    let script = "echo $$ >> ran; until [ -e goes-on ]; do sleep 0.01; done";
     let mut command = latchwork_of_locking_programs();
     command
         .args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl", "--runs", "1", "--json", "-"]);
-    command.args(["--", "sh", "-c", &script]).current_dir(&directory);
+    command.args(["--", "sh", "-c", script]).current_dir(&directory);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begin = Instant::now();
-    while alive(&format!("sleep\x000.{mark}")) == 0 && begin.elapsed() < Duration::from_secs(60) {
+    while !directory.join("ran").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "it does not run");
         std::thread::sleep(Duration::from_millis(5));
     }
     // SAFETY: a signal to a child that was not yet waited for.
     let signal = |signal| unsafe { libc::kill(child.id() as i32, signal) };
     signal(libc::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(100));
     signal(libc::SIGCONT);
+    fs::write(directory.join("goes-on"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("is repeated"), "{}", stderr(&output));
@@ -137,18 +139,9 @@ fn a_run_is_repeated_three_times_at_most() {
     let directory = scratch("results-continued");
     let mut command = latchwork_of_locking_programs();
     command.args(["compare", "--settle", "0", "--warmup", "0", "--mutex", "shfl", "--runs", "1"]);
-    command.args(["--", "sh", "-c", "echo $$ >> ran; exec sleep 0.2"]).current_dir(&directory);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        // SAFETY: a signal to a child that was not yet waited for.
-        unsafe { libc::kill(child.id() as i32, libc::SIGCONT) };
-        if begin.elapsed() > Duration::from_secs(60) {
-            child.kill().unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let output = child.wait_with_output().unwrap();
+    // Each run sends the signal to the command.
+    command.args(["--", "sh", "-c", "echo $$ >> ran; kill -CONT $PPID"]).current_dir(&directory);
+    let output = in_time(&mut command);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("during each of 4 attempts"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 2 * 4);

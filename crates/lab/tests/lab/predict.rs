@@ -194,12 +194,12 @@ fn a_signal_ends_simulations_that_run() {
     until_it_watches_for_ctrl_c(&child);
     // SAFETY: a signal to a process of this test, which has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
-    let ended = (0..300).find_map(|_| {
+    let ended = (0..3000).find_map(|_| {
         thread::sleep(Duration::from_millis(100));
         child.try_wait().unwrap()
     });
     let _ = child.kill();
-    assert_eq!(ended.expect("it ends within 30 s").code(), Some(128 + libc::SIGINT));
+    assert_eq!(ended.expect("it ends within 5 minutes").code(), Some(128 + libc::SIGINT));
     fs::remove_dir_all(directory).unwrap();
 }
 

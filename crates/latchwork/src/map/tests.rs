@@ -325,7 +325,7 @@ fn an_entry_drops_its_key_unlocked() {
         }
     }
     // SAFETY: ends a process that hangs.
-    unsafe { libc::alarm(60) };
+    unsafe { libc::alarm(300) };
     MAP.insert(Key(1), 1);
     // One shard at first, so that both keys are in it.
     drop(MAP.entry(Key(1)));
@@ -396,10 +396,11 @@ fn what_is_seldom_replaced_is_reclaimed_soon() {
             ("tree update", &|| _ = tree.update(1, |_| Some(Counted::new()))),
         ];
         for (name, update) in updates {
-            // The pauses are longer than 10 ms, but on a slow machine the domain waits for longer before it reclaims.
+            // The pauses are longer than 10 ms, and grow to seconds: where the thread was preempted while it reclaimed, the domain
+            // waits for longer before it reclaims again.
             let mut alive = usize::MAX;
-            for _ in 0..60 {
-                std::thread::sleep(core::time::Duration::from_millis(11));
+            for attempt in 0..60 {
+                std::thread::sleep(core::time::Duration::from_millis(11 + attempt * attempt));
                 update();
                 // One in each map, and the last one or two that were replaced.
                 alive = alive.min(ALIVE.load(Relaxed));

@@ -404,6 +404,12 @@ fn a_hazard_pointer_sees_what_changed() {
     }
 }
 
+/// Waits for longer than a list is left alone, at the 64th attempt for four seconds. The pause is a hundred times as long as the last
+/// reclamation took, in which a busy machine may have preempted the thread.
+fn pause(attempt: u32) {
+    std::thread::sleep(Duration::from_millis(11 + u64::from(attempt * attempt)));
+}
+
 /// A thread that retires seldom reclaims at once, and not when a batch is full, in which time its objects could own any amount
 /// of memory.
 fn few_objects<D: Reclaim<Machine = Native>>() {
@@ -411,10 +417,9 @@ fn few_objects<D: Reclaim<Machine = Native>>() {
     let other = Arc::default();
     // SAFETY: no other thread has it.
     let retire = |dropped: &_| unsafe { domain.retire(counting(dropped)) };
-    // More than 10 ms later, if this is a slow machine.
     let until = |done: &dyn Fn() -> bool| {
-        (0..LOOK).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(11));
+        (0..LOOK).any(|attempt| {
+            pause(attempt);
             retire(&other);
             done()
         })
@@ -435,8 +440,8 @@ fn few_objects_in_sections<D: Reclaim<Machine = Native>>() {
     let domain = D::new_in();
     let (dropped, mut reader) = (Arc::default(), domain.reader());
     for already in 0..9 {
-        let until = (0..LOOK).find(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(11));
+        let until = (0..LOOK).find(|attempt| {
+            pause(*attempt);
             let guard = reader.enter();
             // SAFETY: no other thread has it.
             unsafe { domain.retire(counting(&dropped)) };
@@ -489,8 +494,8 @@ fn what_a_stalled_reader_held_up_is_reclaimed_soon() {
             assert_eq!(dropped.load(Relaxed), 0, "the reader may have them");
             leave.wait();
         });
-        let soon = (1..=100).find(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(11));
+        let soon = (1..=100).find(|attempt| {
+            pause(*attempt);
             retire(counting(dropped));
             dropped.load(Relaxed) >= 5000
         });

@@ -335,6 +335,7 @@ fn misuse_panics() {
     drop(reader);
     online.synchronize();
     let object = Object::make(1, &Arc::new(AtomicUsize::new(0)));
+    let _guard = domain.enter(); // else it may be reclaimed at once
     // SAFETY: no other thread has it.
     unsafe { domain.retire(object) };
     // SAFETY: not: that is what is to be caught, before anything happens.

@@ -35,7 +35,7 @@ static void condition_variable()
     for (int i = 0; i < 4; i++)
         threads.emplace_back([&] {
             std::unique_lock<std::mutex> lock(mutex);
-            CHECK(cond.wait_for(lock, 30s, [&] { return go; }));
+            CHECK(cond.wait_for(lock, 300s, [&] { return go; }));
             seen++;
         });
     lock.unlock();

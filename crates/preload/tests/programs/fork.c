@@ -14,7 +14,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_rwlock_t written = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t cond_mutex = PTHREAD_MUTEX_INITIALIZER;
-static int stop;
+static int stop, waiting;
 
 static void prepare(void) { OK(pthread_mutex_lock(&at_fork)); }
 static void release(void) { OK(pthread_mutex_unlock(&at_fork)); }
@@ -53,6 +53,7 @@ static void *wait_cond(void *argument)
 {
     (void)argument;
     OK(pthread_mutex_lock(&cond_mutex));
+    waiting++;
     while (!stop)
         OK(pthread_cond_wait(&cond, &cond_mutex));
     OK(pthread_mutex_unlock(&cond_mutex));
@@ -191,6 +192,13 @@ int main(void)
         threads[n++] = start(use_at_fork, NULL);
     }
     sleep_ms(50);
+    /* A child would wait for ever for a mutex that a thread which it does not have holds. */
+    for (int all = 0; !all;) {
+        OK(pthread_mutex_lock(&cond_mutex));
+        all = waiting == 2;
+        OK(pthread_mutex_unlock(&cond_mutex));
+        sleep_ms(1);
+    }
     for (int i = 0; i < 5; i++) {
         pid_t pid = fork();
         if (pid == 0)

@@ -6,6 +6,7 @@
    "steps": each byte of standard input is a step, and the answer to it is "ok". */
 
 #include "check.h"
+#include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
 
@@ -138,11 +139,45 @@ static void torture(void)
     CHECK(by_mutex.first == by_mutex.second && by_spin.first == by_spin.second);
 }
 
+/* The thread that is about to wait for the mutex. */
+static pid_t about_to_wait;
 static void *wait_once(void *unused)
 {
+    __atomic_store_n(&about_to_wait, gettid(), __ATOMIC_RELEASE);
     OK(pthread_mutex_lock(&mutex));
     OK(pthread_mutex_unlock(&mutex));
     return unused;
+}
+
+static long cpu_time(clockid_t clock)
+{
+    struct timespec time;
+    OK(clock_gettime(clock, &time));
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+/* Starts such a thread. When this returns, it waits: it sleeps, or it has run for some milliseconds, if it spins. */
+static pthread_t start_waiting(void)
+{
+    pthread_t waiter;
+    clockid_t clock;
+    pid_t number;
+    about_to_wait = 0;
+    OK(pthread_create(&waiter, 0, wait_once, 0));
+    OK(pthread_getcpuclockid(waiter, &clock));
+    while ((number = __atomic_load_n(&about_to_wait, __ATOMIC_ACQUIRE)) == 0)
+        usleep(100);
+    for (long begin = cpu_time(clock); cpu_time(clock) - begin < 5000000; usleep(100)) {
+        char path[64], text[256] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", number);
+        int file = open(path, O_RDONLY);
+        CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
+        OK(close(file));
+        const char *name = strrchr(text, ')');
+        if (name && name[2] == 'S')
+            break;
+    }
+    return waiter;
 }
 
 /* Reads, and stays there. */
@@ -189,7 +224,7 @@ static void steps(void)
         case 'u': OK(pthread_mutex_unlock(&mutex)); break;
         case 'r': OK(pthread_mutex_lock(&recursive)); break;
         case 'R': OK(pthread_mutex_unlock(&recursive)); break;
-        case 'w': OK(pthread_create(&waiter, 0, wait_once, 0)); break;
+        case 'w': waiter = start_waiting(); break;
         case 'j': OK(pthread_join(waiter, 0)); break;
         case 'a': OK(pthread_rwlock_rdlock(&rwlock)); break;
         case 'A': OK(pthread_rwlock_unlock(&rwlock)); break;

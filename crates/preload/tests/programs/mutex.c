@@ -138,7 +138,7 @@ static void *count(void *n)
 {
     for (long i = 0; i < (long)n; i++) {
         if (i % 7 == 0) {
-            struct timespec soon = in_ms(CLOCK_MONOTONIC, 20000);
+            struct timespec soon = in_ms(CLOCK_MONOTONIC, 200000);
             OK(pthread_mutex_clocklock(counter_mutex, CLOCK_MONOTONIC, &soon));
         } else if (i % 7 != 1 || pthread_mutex_trylock(counter_mutex) != 0) {
             OK(pthread_mutex_lock(counter_mutex));

@@ -13,9 +13,11 @@ static void *itself(void *argument)
     return argument;
 }
 
+/* Ends when the argument's number is not 0 any more. */
 static void *later(void *argument)
 {
-    sleep_ms(30);
+    while (__atomic_load_n((int *)argument, __ATOMIC_RELAXED) == 0)
+        sleep_ms(1);
     return argument;
 }
 
@@ -57,17 +59,19 @@ static void created_and_joined(void)
     while (pthread_tryjoin_np(thread, &result) == EBUSY)
         sleep_ms(1);
     CHECK(result == &here);
+    here = 0;
     thread = start(later, &here);
     EQ(pthread_tryjoin_np(thread, &result), EBUSY);
-    struct timespec soon = in_ms(CLOCK_REALTIME, 1), late = in_ms(CLOCK_MONOTONIC, 10000);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 1), late = in_ms(CLOCK_MONOTONIC, 100000);
     EQ(pthread_timedjoin_np(thread, &result, &soon), ETIMEDOUT);
+    __atomic_store_n(&here, 1, __ATOMIC_RELAXED);
     OK(pthread_clockjoin_np(thread, &result, CLOCK_MONOTONIC, &late));
     CHECK(result == &here);
     EQ(pthread_join(pthread_self(), NULL), EDEADLK);
     /* A stack that is too small is an error, as often as it is asked for. */
     OK(pthread_attr_init(&attr));
     OK(pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED));
-    OK(pthread_create(&thread, &attr, later, NULL));
+    OK(pthread_create(&thread, &attr, itself, NULL));
     cpu_set_t none;
     CPU_ZERO(&none);
     OK(pthread_attr_setaffinity_np(&attr, sizeof none, &none));
@@ -122,12 +126,14 @@ static void *starts_late(void *unused)
 /* A join is a cancellation point, and the thread that was waited for can be joined all the same. A wait at a barrier is none. */
 static void cancelled(void)
 {
-    pthread_t slow = start(later, &slow), joiner = start(joins, &slow);
+    int ends = 0;
+    pthread_t slow = start(later, &ends), joiner = start(joins, &slow);
     sleep_ms(5);
     OK(pthread_cancel(joiner));
     CHECK(join(joiner) == PTHREAD_CANCELED);
     EQ(cleaned, 1);
-    CHECK(join(slow) == &slow);
+    __atomic_store_n(&ends, 1, __ATOMIC_RELAXED);
+    CHECK(join(slow) == &ends);
     OK(pthread_barrier_init(&two, NULL, 2));
     pthread_t waiter = start(meets, NULL);
     sleep_ms(5);
