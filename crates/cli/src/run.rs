@@ -1,17 +1,21 @@
-//! `latchwork run` and `latchwork check`: become the program, with the preload library in it.
+//! `latchwork run` becomes the program, with the preload library in it; `latchwork check` runs it.
 
 use crate::compare::used::Used;
 use crate::config;
+use crate::leftovers;
 use crate::library;
-use crate::profile::session::{self, Stdout};
+use crate::profile::session::{self, Ended, Stdout};
 use crate::program::{self, Obstacle};
 use clap::{Args, ValueHint};
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::output;
+use serde_json::json;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
@@ -197,6 +201,15 @@ impl Mistakes {
         }
         Ok(variables)
     }
+
+    /// Appends a line to the file of `--json`, if there is one, as the library does for a warning.
+    fn add_warning(&self, warning: &str) -> Result<()> {
+        let Some(file) = &self.json else { return Ok(()) };
+        let line = json!({"pid": std::process::id(), "warning": warning}).to_string() + "\n";
+        // One call, so that no other process's line comes between.
+        let append = || File::options().append(true).create(true).open(file)?.write_all(line.as_bytes());
+        append().map_err(|error| output::not_written("--json", file, &error))
+    }
 }
 
 /// Options of `latchwork check`.
@@ -232,19 +245,35 @@ pub fn run(options: &Options) -> Result<Infallible> {
 const OWN_LOCKS: &str = "runs with the locks of its own C library";
 const NOT_CHECKED: &str = "is not checked";
 
-/// Runs the program, and has the library check how the program uses its locks. Returns the exit status.
+/// Runs the program, and has the library check how the program uses its locks. Says so if nothing was checked. Returns the exit
+/// status.
 pub fn check(options: &CheckOptions) -> Result<i32> {
     let CheckOptions { under, require_calls, mistakes, command } = options;
     let mut variables = variables(under, mistakes.environment()?, command, NOT_CHECKED)?;
-    if !require_calls {
-        return become_program(command, variables).map(|never| match never {});
-    }
-    output::reserve_streams();
-    let used = Used::new()?;
+    let used = match Used::new() {
+        Ok(used) => used,
+        Err(failure) if *require_calls => return Err(failure),
+        // The program can be checked all the same.
+        Err(Failure { message, .. }) => {
+            output::say(&format!(
+                "latchwork: warning: if nothing is checked, no message will say so: {message}"
+            ));
+            return become_program(command, variables).map(|never| match never {});
+        }
+    };
     variables.push(("LATCHWORK_USED", used.path().into()));
-    let status = session::run(command, &variables, Stdout::Own)?.status;
+    let Ended { status, left, .. } = session::run(command, &variables, Stdout::Own)?;
     let Some(why) = used.why_nothing_was_checked(&under.programs)? else { return Ok(status) };
-    output::say(&format!("latchwork: nothing was checked: {why}"));
+    let mut nothing = format!("nothing was checked: {why}");
+    if !left.is_empty() {
+        nothing += &format!(". So far: {}", leftovers::text(&left));
+    }
+    mistakes.add_warning(&nothing)?;
+    if !require_calls {
+        output::say(&format!("latchwork: warning: {nothing} (--require-calls makes that a failure)"));
+        return Ok(status);
+    }
+    output::say(&format!("latchwork: {nothing}"));
     Ok(if status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
 }
 
