@@ -144,7 +144,7 @@ fn after_conditions(profile: &Profile) -> Option<String> {
     (ratio(again, busy) >= NOTABLE).then(|| {
         format!(
             "Besides, they spent {} of their time acquiring mutexes again after a wait for a condition ({} in all, {} of that for \
-             {}).",
+             {}). Which holders they waited for then is not recorded.",
             percent(ratio(again, profile.lifetime_ns())),
             time(again),
             percent(ratio(top.reacquire_ns, again)),
