@@ -4,6 +4,7 @@ use crate::profile::files::{self, Recordings};
 use crate::profile::join;
 use crate::profile::session::{self, Ended, Stdout};
 use crate::profile::symbols::Frame;
+use crate::program;
 use crate::run::{Locks, Programs};
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
@@ -93,6 +94,7 @@ fn size(text: &str) -> std::result::Result<u32, String> {
 /// Runs the program and writes the trace. Returns the program's exit status.
 pub fn record(options: &Options) -> Result<i32> {
     output::check_file("--output", &options.output)?;
+    output::check_distinct([("--output", &*options.output)], program::named(&options.command))?;
     if options.seconds == Some(0) {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }

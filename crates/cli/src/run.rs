@@ -79,6 +79,11 @@ impl Locks {
 }
 
 impl Under {
+    /// The file that is read.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        self.config.iter().map(|file| ("--config", file.clone()))
+    }
+
     /// The locks for the program in this file: those of the configuration or of the options; with neither, `otherwise`.
     pub fn locks(&self, program: &Path, otherwise: Choice) -> Result<Locks> {
         let Some(file) = &self.config else {
@@ -203,12 +208,14 @@ impl Mistakes {
     }
 
     /// Appends a line to the file of `--json`, if there is one, as the library does for a warning.
-    fn add_warning(&self, warning: &str) -> Result<()> {
-        let Some(file) = &self.json else { return Ok(()) };
+    fn add_warning(&self, warning: &str) {
+        let Some(file) = &self.json else { return };
         let line = json!({"pid": std::process::id(), "warning": warning}).to_string() + "\n";
         // One call, so that no other process's line comes between.
         let append = || File::options().append(true).create(true).open(file)?.write_all(line.as_bytes());
-        append().map_err(|error| output::not_written("--json", file, &error))
+        if let Err(error) = append() {
+            output::say(&format!("latchwork: warning: --json {}: {error}", file.display()));
+        }
     }
 }
 
@@ -229,6 +236,8 @@ pub struct CheckOptions {
 
 /// Replaces this process by the program; returns only when that fails.
 pub fn run(options: &Options) -> Result<Infallible> {
+    let appended = [("--stats-json", &options.stats_json), ("--json", &options.mistakes.json)];
+    check_appended(&appended, &options.under, &options.mistakes, &options.command)?;
     let mut more = match options.mistakes.given() {
         _ if options.check => options.mistakes.environment()?,
         None => Vec::new(),
@@ -249,6 +258,7 @@ const NOT_CHECKED: &str = "is not checked";
 /// status.
 pub fn check(options: &CheckOptions) -> Result<i32> {
     let CheckOptions { under, require_calls, mistakes, command } = options;
+    check_appended(&[("--json", &mistakes.json)], under, mistakes, command)?;
     let mut variables = variables(under, mistakes.environment()?, command, NOT_CHECKED)?;
     let used = match Used::new() {
         Ok(used) => used,
@@ -268,13 +278,12 @@ pub fn check(options: &CheckOptions) -> Result<i32> {
     if !left.is_empty() {
         nothing += &format!(". So far: {}", leftovers::text(&left));
     }
-    mistakes.add_warning(&nothing)?;
-    if !require_calls {
-        output::say(&format!("latchwork: warning: {nothing} (--require-calls makes that a failure)"));
-        return Ok(status);
-    }
-    output::say(&format!("latchwork: {nothing}"));
-    Ok(if status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
+    output::say(&match require_calls {
+        true => format!("latchwork: {nothing}"),
+        false => format!("latchwork: warning: {nothing} (--require-calls makes that a failure)"),
+    });
+    mistakes.add_warning(&nothing);
+    Ok(if *require_calls && status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
 }
 
 /// The variables for the program. Warns if it does not get the library; `without` says what it does then.
@@ -336,6 +345,20 @@ fn report(options: &Options) -> Result<Option<OsString>> {
         return Ok(Some(value));
     }
     Ok(options.stats.then(|| "1".into()))
+}
+
+/// Fails if the library would append to a file that is read.
+fn check_appended(
+    files: &[(&'static str, &Option<PathBuf>)],
+    under: &Under,
+    mistakes: &Mistakes,
+    command: &[OsString],
+) -> Result<()> {
+    for (option, file) in files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?))) {
+        let ignore = mistakes.ignore.iter().map(|file| ("--ignore", file.clone()));
+        output::check_distinct([(option, file)], under.read().chain(ignore).chain(program::named(command)))?;
+    }
+    Ok(())
 }
 
 /// The file that is the value of `option`, to which the library appends: absolute, because the program may change its directory.

@@ -141,6 +141,12 @@ impl Options {
 }
 
 impl RunOptions {
+    /// The files that are read.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let input = self.input.iter().map(|file| ("--input", file.clone()));
+        input.chain(program::named(&self.command))
+    }
+
     /// What they ask for.
     pub fn plan(self, length: Length, warmup: u32) -> Result<Plan> {
         let better = if self.lower_is_better { Better::Lower } else { Better::Higher };
@@ -192,7 +198,8 @@ impl RunOptions {
 fn check_files(options: &Options) -> Result<()> {
     output::check_stdout()?;
     let files = [("--json", &options.json), ("--markdown", &options.markdown), ("--csv", &options.csv)];
-    output::check_distinct(files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?))))?;
+    let written = files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?)));
+    output::check_distinct(written, options.run.read())?;
     let mut printed = None;
     for (option, file) in files {
         let Some(file) = file.as_deref() else { continue };

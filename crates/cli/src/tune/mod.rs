@@ -97,9 +97,12 @@ type Asked<T> = std::result::Result<T, Interrupted>;
 pub fn tune(options: Options) -> Result<i32> {
     output::check_stdout()?;
     output::check_file("--output", &options.output)?;
-    if let Some(json) = &options.json {
-        output::check("--json", json)?;
+    let json = options.json.as_deref().map(|file| ("--json", file));
+    if let Some((option, file)) = json {
+        output::check(option, file)?;
     }
+    let written = [("--output", &*options.output)].into_iter().chain(json);
+    output::check_distinct(written, options.run.read())?;
     let (mut limits, p99) = Limits::new(&options.limits)?;
     let mut plan = options.run.plan(Length::Rounds(1), 0)?;
     plan.p99 = p99;
