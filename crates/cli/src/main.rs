@@ -26,6 +26,7 @@ mod stack;
 #[cfg_attr(not(feature = "top"), allow(dead_code))]
 mod top;
 mod tune;
+mod unseen;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::failure::{self, Failure};

@@ -5,6 +5,7 @@ use super::sample::{Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::model::{Class, Kind, Profile};
 use crate::profile::units::{count, percent, time};
+use crate::unseen::OTHER_LOCKS;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -208,7 +209,8 @@ impl View {
             page.put(&line(&cut(&row.name, name_width), cells.each_ref().map(String::as_str)), style);
         }
         if rows.is_empty() {
-            page.put("No lock has been used yet.", Style::new());
+            page.put(batch::NO_LOCK, Style::new());
+            page.put(&format!("({OTHER_LOCKS}.)"), Style::new());
         }
         self.top = top;
     }

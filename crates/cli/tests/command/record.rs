@@ -1,6 +1,6 @@
 //! `latchwork record`: the trace says what the program did.
 
-use crate::COMMAND;
+use crate::{COMMAND, UNSEEN};
 use crate::common::{compile, output, scratch, stderr, stdout};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
@@ -669,7 +669,8 @@ fn what_cannot_be_recorded_is_refused() {
         (&["record", "-o", trace, "--mutex", "nonsense", "--", "true"], 2, "nonsense"),
         (&["record", "-o", "/nowhere/trace.lw", "--", "true"], 2, "/nowhere"),
         (&["record", "-o", trace, "--", "/bin/true"], 1, "made no lock call"),
-        (&["record", "-o", trace, "--delay", "1000", "--", program], 1, "within --delay and --seconds"),
+        (&["record", "-o", trace, "--", "/bin/true"], 1, UNSEEN),
+        (&["record", "-o", trace, "--delay", "1000", "--", program], 1, "--delay and --seconds do not leave out"),
         (&["record", "-o", trace, "--", "/nowhere/program"], 127, "/nowhere/program"),
     ] {
         let output = output(words);
