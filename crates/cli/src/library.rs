@@ -6,12 +6,13 @@ use clap::Args;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 use std::{env, io};
 
 /// Names a library to use instead of the one that the command carries.
@@ -137,10 +138,64 @@ fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
         fs::set_permissions(&directory, Permissions::from_mode(0o755)).map_err(text)?;
     }
     let path = directory.join(FILE_NAME);
-    if !is_there(&path) {
+    let lock = File::open(&directory).map_err(text)?;
+    // Until the library is marked as used, no other command removes it. (Where the file system has no locks, that can go wrong in
+    // the moment between the look at a library and its removal.)
+    let _ = lock.lock_shared();
+    if is_there(&path) {
+        // Nor is anything removed where this is refused.
+        let _ = mark_used(&path);
+    } else {
         put(&directory, &path).map_err(text)?;
     }
+    drop(lock);
+    remove_unused(&directory);
     Ok(path)
+}
+
+/// How long the library of another version of the command stays after its last use. A program that runs, and may start others with the
+/// library, counts as a use.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+fn mark_used(path: &Path) -> io::Result<()> {
+    let now = SystemTime::now();
+    File::open(path)?.set_times(FileTimes::new().set_accessed(now).set_modified(now))
+}
+
+/// Removes what other versions of the command have put into this directory, and no command and no program has used for long.
+fn remove_unused(directory: &Path) {
+    let Ok(lock) = File::open(directory) else { return };
+    // Another command marks its library as used, or removes what is to be removed.
+    if lock.try_lock().is_err() {
+        return;
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        // `put` has left those that begin with a dot, if it was killed.
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_old_version =
+            name.trim_start_matches('.').starts_with(&format!("{NAME}-")) && name != FILE_NAME;
+        let last_use = entry.metadata().ok().filter(fs::Metadata::is_file).map(|found| {
+            let times = [found.modified(), found.accessed()];
+            times.into_iter().flatten().max().unwrap_or(SystemTime::UNIX_EPOCH)
+        });
+        if !is_old_version || last_use.is_none_or(|last| last.elapsed().is_ok_and(|since| since < KEPT)) {
+            continue;
+        }
+        let path = entry.path();
+        // What cannot be removed or marked stays.
+        let _ = if is_mapped(&path) { mark_used(&path) } else { fs::remove_file(&path) };
+    }
+}
+
+/// Whether a process that this user can look into has mapped this file. It would go on without the file, but not a program that
+/// it starts.
+fn is_mapped(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("maps")).ok())
+        .any(|maps| maps.split(|byte| *byte == b'\n').any(|line| line.ends_with(path)))
 }
 
 /// Whether the library is there, byte for byte as the command carries it, and only the system's user can change it. A
@@ -309,6 +364,7 @@ fn shifts_time(entry: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     fn scratch(name: &str) -> PathBuf {
@@ -334,6 +390,45 @@ mod tests {
         place(&directory).unwrap();
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn unused_libraries_of_other_versions_are_removed() {
+        let directory = scratch("unused");
+        let own = place(&directory).unwrap();
+        let age = |path: &Path, days: u64| {
+            let then = SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60);
+            let times = FileTimes::new().set_accessed(then).set_modified(then);
+            File::open(path).unwrap().set_times(times).unwrap();
+        };
+        let make = |name: &str, days| {
+            let path = directory.join(name);
+            fs::write(&path, "library").unwrap();
+            age(&path, days);
+            path
+        };
+        let old = make("liblatchwork_preload-0123456789abcdef.so", 31);
+        let part = make(".liblatchwork_preload-0123456789abcdef.so.77", 31);
+        let recent = make("liblatchwork_preload-00000000deadbeef.so", 29);
+        let foreign = make("notes", 400);
+        let used = make("liblatchwork_preload-1111111111111111.so", 400);
+        let mapped = File::open(&used).unwrap();
+        // SAFETY: a new mapping of a file, which nothing reads.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), 1, libc::PROT_READ, libc::MAP_PRIVATE, mapped.as_raw_fd(), 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        [&own, &used].into_iter().for_each(|path| age(path, 400));
+        place(&directory).unwrap();
+        // SAFETY: the mapping from above.
+        unsafe { libc::munmap(at, 1) };
+        assert!(!old.exists() && !part.exists());
+        assert!(recent.exists() && foreign.exists());
+        // Both count as used from now on.
+        for path in [own, used] {
+            assert!(fs::metadata(&path).unwrap().modified().unwrap().elapsed().unwrap() < KEPT, "{path:?}");
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 

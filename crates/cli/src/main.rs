@@ -26,6 +26,7 @@ mod stack;
 #[cfg_attr(not(feature = "top"), allow(dead_code))]
 mod top;
 mod tune;
+mod unseen;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::failure::{self, Failure};
@@ -44,9 +45,10 @@ Reported on stderr, with stacks, whichever lock serves:
   destruction               a lock is destroyed while it is held
 
 A program that does nothing of this runs without a word. Each acquisition records its stack, which takes
-a tenth of a microsecond to some microseconds: this is for tests. Options and exit status are those
-of `latchwork run`. A program without pthread locks (Rust's std and Go have their own) runs without a word, too:
---require-calls makes that a failure.
+a tenth of a microsecond to some microseconds: this is for tests. The exit status is the program's (128 and
+the number of the signal that killed it). If no process of the program called a pthread lock (Rust's std and
+Go have their own), a warning says that nothing was checked, also in the file of --json. With --require-calls
+that is a failure.
 
 Examples:
   latchwork check -- ./test-suite
@@ -156,7 +158,7 @@ fn command() -> i32 {
         Err(wrong) => wrong.exit(),
     };
     // The other commands become a program, which has the streams.
-    if !matches!(command, Command::Run(_) | Command::Check(_) | Command::Predict(_)) {
+    if !matches!(command, Command::Run(_) | Command::Predict(_)) {
         output::reserve_streams();
     }
     let result = match command {

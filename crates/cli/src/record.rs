@@ -4,7 +4,9 @@ use crate::profile::files::{self, Recordings};
 use crate::profile::join;
 use crate::profile::session::{self, Ended, Stdout};
 use crate::profile::symbols::Frame;
+use crate::program;
 use crate::run::{Locks, Programs};
+use crate::unseen::UNSEEN;
 use clap::{Args, ValueHint};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
@@ -93,6 +95,7 @@ fn size(text: &str) -> std::result::Result<u32, String> {
 /// Runs the program and writes the trace. Returns the program's exit status.
 pub fn record(options: &Options) -> Result<i32> {
     output::check_file("--output", &options.output)?;
+    output::check_distinct([("--output", &*options.output)], program::named(&options.command))?;
     if options.seconds == Some(0) {
         return Err(Failure::usage("--seconds 0 would record nothing"));
     }
@@ -190,11 +193,11 @@ fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
         return Err(format!("made no recording: {}", files::BEGUN));
     }
     let others = with_events.saturating_sub(1);
-    let why = "made no lock call that could be recorded; only dynamically linked programs that use glibc are recorded, and \
-               none that --only or --not leaves out, within --delay and --seconds";
-    let rest =
-        || if lost > 0 { format!(". Not recorded: {}", files::lost_text(lost)) } else { String::new() };
-    busiest.map(|(file, raw)| Busiest { file, raw, others, lost }).ok_or_else(|| why.to_owned() + &rest())
+    let why = format!(
+        "made no lock call that could be recorded, and that --only, --not, --delay and --seconds do not leave out. {UNSEEN}"
+    );
+    let rest = || if lost > 0 { format!(" Not recorded: {}", files::lost_text(lost)) } else { String::new() };
+    busiest.map(|(file, raw)| Busiest { file, raw, others, lost }).ok_or_else(|| why + &rest())
 }
 
 /// Whether a raw trace has grown to its --size. The file has its full length from the start, and holes where nothing was

@@ -1,17 +1,21 @@
-//! `latchwork run` and `latchwork check`: become the program, with the preload library in it.
+//! `latchwork run` becomes the program, with the preload library in it; `latchwork check` runs it.
 
 use crate::compare::used::Used;
 use crate::config;
+use crate::leftovers;
 use crate::library;
-use crate::profile::session::{self, Stdout};
+use crate::profile::session::{self, Ended, Stdout};
 use crate::program::{self, Obstacle};
 use clap::{Args, ValueHint};
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::output;
+use serde_json::json;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
@@ -75,6 +79,11 @@ impl Locks {
 }
 
 impl Under {
+    /// The file that is read.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        self.config.iter().map(|file| ("--config", file.clone()))
+    }
+
     /// The locks for the program in this file: those of the configuration or of the options; with neither, `otherwise`.
     pub fn locks(&self, program: &Path, otherwise: Choice) -> Result<Locks> {
         let Some(file) = &self.config else {
@@ -197,6 +206,17 @@ impl Mistakes {
         }
         Ok(variables)
     }
+
+    /// Appends a line to the file of `--json`, if there is one, as the library does for a warning.
+    fn add_warning(&self, warning: &str) {
+        let Some(file) = &self.json else { return };
+        let line = json!({"pid": std::process::id(), "warning": warning}).to_string() + "\n";
+        // One call, so that no other process's line comes between.
+        let append = || File::options().append(true).create(true).open(file)?.write_all(line.as_bytes());
+        if let Err(error) = append() {
+            output::say(&format!("latchwork: warning: --json {}: {error}", file.display()));
+        }
+    }
 }
 
 /// Options of `latchwork check`.
@@ -216,6 +236,8 @@ pub struct CheckOptions {
 
 /// Replaces this process by the program; returns only when that fails.
 pub fn run(options: &Options) -> Result<Infallible> {
+    let appended = [("--stats-json", &options.stats_json), ("--json", &options.mistakes.json)];
+    check_appended(&appended, &options.under, &options.mistakes, &options.command)?;
     let mut more = match options.mistakes.given() {
         _ if options.check => options.mistakes.environment()?,
         None => Vec::new(),
@@ -232,20 +254,36 @@ pub fn run(options: &Options) -> Result<Infallible> {
 const OWN_LOCKS: &str = "runs with the locks of its own C library";
 const NOT_CHECKED: &str = "is not checked";
 
-/// Runs the program, and has the library check how the program uses its locks. Returns the exit status.
+/// Runs the program, and has the library check how the program uses its locks. Says so if nothing was checked. Returns the exit
+/// status.
 pub fn check(options: &CheckOptions) -> Result<i32> {
     let CheckOptions { under, require_calls, mistakes, command } = options;
+    check_appended(&[("--json", &mistakes.json)], under, mistakes, command)?;
     let mut variables = variables(under, mistakes.environment()?, command, NOT_CHECKED)?;
-    if !require_calls {
-        return become_program(command, variables).map(|never| match never {});
-    }
-    output::reserve_streams();
-    let used = Used::new()?;
+    let used = match Used::new() {
+        Ok(used) => used,
+        Err(failure) if *require_calls => return Err(failure),
+        // The program can be checked all the same.
+        Err(Failure { message, .. }) => {
+            output::say(&format!(
+                "latchwork: warning: if nothing is checked, no message will say so: {message}"
+            ));
+            return become_program(command, variables).map(|never| match never {});
+        }
+    };
     variables.push(("LATCHWORK_USED", used.path().into()));
-    let status = session::run(command, &variables, Stdout::Own)?.status;
+    let Ended { status, left, .. } = session::run(command, &variables, Stdout::Own)?;
     let Some(why) = used.why_nothing_was_checked(&under.programs)? else { return Ok(status) };
-    output::say(&format!("latchwork: nothing was checked: {why}"));
-    Ok(if status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
+    let mut nothing = format!("nothing was checked: {why}");
+    if !left.is_empty() {
+        nothing += &format!(". So far: {}", leftovers::text(&left));
+    }
+    output::say(&match require_calls {
+        true => format!("latchwork: {nothing}"),
+        false => format!("latchwork: warning: {nothing} (--require-calls makes that a failure)"),
+    });
+    mistakes.add_warning(&nothing);
+    Ok(if *require_calls && status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
 }
 
 /// The variables for the program. Warns if it does not get the library; `without` says what it does then.
@@ -307,6 +345,20 @@ fn report(options: &Options) -> Result<Option<OsString>> {
         return Ok(Some(value));
     }
     Ok(options.stats.then(|| "1".into()))
+}
+
+/// Fails if the library would append to a file that is read.
+fn check_appended(
+    files: &[(&'static str, &Option<PathBuf>)],
+    under: &Under,
+    mistakes: &Mistakes,
+    command: &[OsString],
+) -> Result<()> {
+    for (option, file) in files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?))) {
+        let ignore = mistakes.ignore.iter().map(|file| ("--ignore", file.clone()));
+        output::check_distinct([(option, file)], under.read().chain(ignore).chain(program::named(command)))?;
+    }
+    Ok(())
 }
 
 /// The file that is the value of `option`, to which the library appends: absolute, because the program may change its directory.

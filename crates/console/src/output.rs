@@ -31,17 +31,20 @@ pub fn check_stdout() -> Result<()> {
     if CLOSED[1].load(Relaxed) { Err(Failure::usage("standard output is closed")) } else { Ok(()) }
 }
 
-/// Fails if two of these options name one file: the second result would replace the first. Both may name what is no regular file, such
-/// as `/dev/null`.
-pub fn check_distinct<'a>(files: impl Iterator<Item = (&'static str, &'a Path)>) -> Result<()> {
-    let files: Vec<_> = files
-        .filter(|(_, path)| *path != Path::new("-"))
-        .filter_map(|(option, path)| Some((option, path, replace::file(path)?)))
-        .collect();
-    for (index, (option, path, file)) in files.iter().enumerate() {
-        if let Some((first, ..)) = files[..index].iter().find(|(.., other)| other == file) {
+/// Fails if two of the options `written` name one file, or one of them what is read: the second result would replace the first, or what
+/// the user has. Both may name what is no regular file, such as `/dev/null`.
+pub fn check_distinct<'a>(
+    written: impl IntoIterator<Item = (&'static str, &'a Path)>,
+    read: impl IntoIterator<Item = (&'static str, impl AsRef<Path>)>,
+) -> Result<()> {
+    let read = read.into_iter().filter_map(|(what, path)| Some((what, replace::file(path.as_ref())?)));
+    let mut files: Vec<_> = read.collect();
+    for (option, path) in written.into_iter().filter(|(_, path)| *path != Path::new("-")) {
+        let Some(file) = replace::file(path) else { continue };
+        if let Some((first, _)) = files.iter().find(|(_, other)| *other == file) {
             return Err(Failure::usage(format!("{first} and {option} both name {}", path.display())));
         }
+        files.push((option, file));
     }
     Ok(())
 }

@@ -336,6 +336,9 @@ pub mod cause {
     /// No holder is known for any part of the wait: it released the lock just as the thread began to wait, and did not see it;
     /// or the object has no record.
     pub const UNKNOWN: u32 = u32::MAX - 2;
+    /// The thread gave up at its deadline, and the holder had not released the lock. It had acquired the lock before threads
+    /// waited, so it would have said at its release where.
+    pub const STILL_HELD: u32 = u32::MAX - 4;
 }
 
 /// In place of the waiter's stack in a [`Pair`]: nobody waits, and the pair has the hold times of one holder. `waits` is the

@@ -47,7 +47,7 @@ The commands around the runs are run by the shell, untimed and without the prelo
 the comparison ends.
 
 A server: its command is split at spaces, and run by the shell if it contains a character that means
-something to the shell. At the end of a run the server and the processes of its group get SIGTERM, and
+something to the shell, such as a quotation mark. At the end of a run the server and the processes of its group get SIGTERM, and
 SIGKILL 5 seconds later. CPU time, memory and switches are the server's; wall time and the output in which
 --metric is looked for are those of the load.
 

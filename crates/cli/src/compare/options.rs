@@ -1,6 +1,6 @@
 //! What the user asks for: the options of `latchwork compare`, checked before anything is run.
 
-use super::hooks::Hooks;
+use super::hooks::{self, Hooks};
 use super::metric::{Metric, expression_of};
 use super::plan::{Length, Plan, Subject};
 use super::server::{Ready, Server};
@@ -141,6 +141,12 @@ impl Options {
 }
 
 impl RunOptions {
+    /// The files that are read.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let input = self.input.iter().map(|file| ("--input", file.clone()));
+        input.chain(program::named(&self.command))
+    }
+
     /// What they ask for.
     pub fn plan(self, length: Length, warmup: u32) -> Result<Plan> {
         let better = if self.lower_is_better { Better::Lower } else { Better::Higher };
@@ -157,6 +163,7 @@ impl RunOptions {
             _ if built_in => Subject::Program(built_in_program()?, input(self.input.as_deref())?),
             _ => Subject::Program(self.command, input(self.input.as_deref())?),
         };
+        self.hooks.check()?;
         let library = library::path()?;
         if let Some(file) = library::preloaded_by_system() {
             output::say(&format!(
@@ -192,7 +199,8 @@ impl RunOptions {
 fn check_files(options: &Options) -> Result<()> {
     output::check_stdout()?;
     let files = [("--json", &options.json), ("--markdown", &options.markdown), ("--csv", &options.csv)];
-    output::check_distinct(files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?))))?;
+    let written = files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?)));
+    output::check_distinct(written, options.run.read())?;
     let mut printed = None;
     for (option, file) in files {
         let Some(file) = file.as_deref() else { continue };
@@ -246,7 +254,10 @@ fn words(option: &str, command: &str) -> Result<Vec<OsString>> {
     match words.is_empty() {
         true => Err(Failure::usage(format!("{option}: there is no command"))),
         false if command.chars().all(plain) => Ok(words),
-        false => Ok(["sh", "-c", command].map(OsString::from).to_vec()),
+        false => {
+            hooks::check_syntax(option, command)?;
+            Ok(["sh", "-c", command].map(OsString::from).to_vec())
+        }
     }
 }
 
@@ -276,6 +287,15 @@ mod tests {
         assert_eq!(words(" ./server  -p 80 "), ["./server", "-p", "80"]);
         assert_eq!(words("cd /tmp && ./server"), ["sh", "-c", "cd /tmp && ./server"]);
         assert_eq!(words("A=1 ./server"), ["sh", "-c", "A=1 ./server"]);
-        assert!(super::words("--load", " ").is_err_and(|failure| failure.status == 2));
+        assert_eq!(words("./server 'a b'"), ["sh", "-c", "./server 'a b'"]);
+        for (command, why) in [
+            (" ", "there is no command"),
+            ("./server \"a b", "the \" at character 10 is not closed"),
+            ("echo \\' \"it's\" it's", "the ' at character 18 is not closed"),
+            ("(./server", "expect"),
+        ] {
+            let failure = super::words("--load", command).unwrap_err();
+            assert!(failure.status == 2 && failure.message.contains(why), "{}", failure.message);
+        }
     }
 }

@@ -6,6 +6,7 @@
 use crate::library;
 use crate::profile::files::Recordings;
 use crate::run::Programs;
+use crate::unseen::OTHER_LOCKS;
 use latchwork_console::failure::{Failure, Result};
 use std::fs::{File, Permissions};
 use std::io::{Error, ErrorKind};
@@ -79,9 +80,6 @@ impl Used {
         Ok(marks.map(|mark| mark != 0))
     }
 }
-
-/// Locks that the library does not see.
-const OTHER_LOCKS: &str = "Rust's std and Go have locks of their own";
 
 /// Why a process has no library.
 fn without(programs: &Programs) -> String {

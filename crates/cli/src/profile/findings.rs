@@ -4,6 +4,7 @@ use super::files::LOSSY;
 use super::model::{Class, Process, Profile};
 use super::units::{self, count, percent, time};
 use super::{advice, conditions};
+use crate::unseen::{self, FEW_CALLS, UNSEEN};
 
 /// Below this share of the threads' time, without what they waited for conditions, locks are not what makes a program slow: nothing
 /// that is done about them shows.
@@ -29,11 +30,8 @@ fn locks(profile: &Profile) -> Vec<String> {
     let (waited, lived) = (profile.lost_ns(), profile.lifetime_ns());
     let whole = profile.missing.is_empty();
     let mut sentences = Vec::new();
-    let is_used = |class: &Class| {
-        [class.acquisitions, class.contended, class.failed_tries, class.timeouts, class.waiting.threads]
-            != [0; 5]
-    };
-    if !profile.locks.iter().any(is_used) {
+    let calls = unseen::calls(profile);
+    if calls == 0 {
         let lost = profile.dropped.iter().any(|dropped| LOSSY.contains(&dropped.what.as_str()));
         let none = match (whole, profile.attached) {
             (true, false) => "The program called no pthread lock.",
@@ -47,10 +45,6 @@ fn locks(profile: &Profile) -> Vec<String> {
         }
         return sentences;
     }
-    let calls = profile
-        .locks
-        .iter()
-        .fold(0, |sum: u64, class| sum.saturating_add(class.calls()).saturating_add(class.failed_tries));
     let (share, idle) = (ratio(waited, lived), profile.idle_ns());
     let again = profile.reacquire_ns();
     if waited.saturating_add(again) == 0 {
@@ -129,14 +123,6 @@ fn worst_process(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Why there may be more than the verdict knows of.
-const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (those of Rust's std and of Go, of latchwork.h without \
-                      -DLW_DEBUG=1, of stdio and the allocator, a program's own spin locks and futexes), and programs that are statically linked or executed \
-                      without the environment.";
-
-/// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
-const FEW_CALLS: u64 = 1_000;
-
 /// Says for how long threads waited for mutexes after waiting for conditions, if that is a noticeable part of their time.
 fn after_conditions(profile: &Profile) -> Option<String> {
     let (again, busy) = (profile.reacquire_ns(), profile.lifetime_ns().saturating_sub(profile.idle_ns()));
@@ -144,7 +130,7 @@ fn after_conditions(profile: &Profile) -> Option<String> {
     (ratio(again, busy) >= NOTABLE).then(|| {
         format!(
             "Besides, they spent {} of their time acquiring mutexes again after a wait for a condition ({} in all, {} of that for \
-             {}).",
+             {}). Which holders they waited for then is not recorded.",
             percent(ratio(again, profile.lifetime_ns())),
             time(again),
             percent(ratio(top.reacquire_ns, again)),

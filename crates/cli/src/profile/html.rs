@@ -291,6 +291,7 @@ impl Stacks<'_> {
             Cause::Handover => -1,
             Cause::Others => -2,
             Cause::Unknown => -3,
+            Cause::StillHeld => -4,
         }
     }
 

@@ -454,7 +454,7 @@ impl Sums {
                 sums.error_ns = sums.error_ns.and(error);
             }
             Cause::Handover => self.handover_ns += pair.nanos,
-            Cause::Others | Cause::Unknown => {}
+            Cause::Others | Cause::Unknown | Cause::StillHeld => {}
         }
         let sum = self.pairs.entry((waiter, cause)).or_default();
         *sum = (sum.0 + pair.nanos, sum.1.and(error));
@@ -524,6 +524,7 @@ fn cause(cause: reader::Cause, stacks: &[StackId]) -> Cause {
         reader::Cause::Handover => Cause::Handover,
         reader::Cause::Others => Cause::Others,
         reader::Cause::Whole | reader::Cause::Unknown => Cause::Unknown,
+        reader::Cause::StillHeld => Cause::StillHeld,
     }
 }
 

@@ -32,6 +32,7 @@ pub mod symbols;
 mod terminal;
 pub mod units;
 
+use crate::program;
 use crate::run::Under;
 use clap::{Args, ValueHint};
 use files::Recordings;
@@ -107,7 +108,9 @@ pub fn profile(options: &Options) -> Result<i32> {
     for (name, path) in options.files() {
         output::check(name, path)?;
     }
-    output::check_distinct(options.files())?;
+    let kept = options.read.iter().map(|file| ("--read", file.clone()));
+    let read = options.under.read().chain(kept).chain(program::named(&options.command));
+    output::check_distinct(options.files(), read)?;
     let mut printed = options.files().filter(|(_, path)| *path == Path::new("-"));
     if let (Some((first, _)), Some((second, _))) = (printed.next(), printed.next()) {
         return Err(Failure::usage(format!(

@@ -347,6 +347,8 @@ pub enum Cause {
     Others,
     /// Not known.
     Unknown,
+    /// A holder that had not released the lock when the thread gave up at its deadline. Where it acquired the lock is not known.
+    StillHeld,
 }
 
 impl Cause {
@@ -357,6 +359,7 @@ impl Cause {
             Self::Handover => "(handover: nobody held it)".into(),
             Self::Others => "(other holders)".into(),
             Self::Unknown => "(not known)".into(),
+            Self::StillHeld => "(still held at the deadline)".into(),
         }
     }
 }

@@ -55,6 +55,11 @@ pub fn find(name: &OsStr) -> Result<PathBuf> {
     Err(Failure { status: NOT_FOUND, message: format!("no program {shown:?} in PATH{hint}") })
 }
 
+/// The program's file, for what compares it with the files that a command writes.
+pub fn named(command: &[OsString]) -> Option<(&'static str, PathBuf)> {
+    Some(("PROG", find(command.first()?).ok()?))
+}
+
 /// The failure for a program that is there, but what the kernel would start for it is not: the interpreter of a script, or the
 /// dynamic linker. (The kernel's own error says that the program is not there.)
 fn missing_interpreter(path: &Path) -> Option<Failure> {

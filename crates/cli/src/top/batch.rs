@@ -3,11 +3,14 @@
 use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::units::{count, percent, things, time};
+use crate::unseen::OTHER_LOCKS;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Rows of a table; the rest is counted below it.
 const ROWS: usize = 20;
+/// What stands in place of rows.
+pub const NO_LOCK: &str = "No pthread lock has been used yet.";
 /// Characters of a name.
 pub const NAME: usize = 32;
 
@@ -75,6 +78,9 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     for row in rows.iter().take(ROWS) {
         let cells = columns(row, sample.seconds, false);
         line(&cut(&row.name, NAME), cells.each_ref().map(String::as_str));
+    }
+    if rows.is_empty() {
+        writeln!(text, "{NO_LOCK} ({OTHER_LOCKS}.)").expect("a String");
     }
     if rows.len() > ROWS {
         writeln!(text, "and {} more", rows.len() - ROWS).expect("a String");

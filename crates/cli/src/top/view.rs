@@ -3,8 +3,9 @@
 use super::batch::{self, COLUMNS, columns, cut};
 use super::sample::{Order, Row, Sample};
 use crate::profile::findings::ratio;
-use crate::profile::model::{Cause, Class, Kind, Profile};
+use crate::profile::model::{Class, Kind, Profile};
 use crate::profile::units::{count, percent, time};
+use crate::unseen::OTHER_LOCKS;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -208,7 +209,8 @@ impl View {
             page.put(&line(&cut(&row.name, name_width), cells.each_ref().map(String::as_str)), style);
         }
         if rows.is_empty() {
-            page.put("No lock has been used yet.", Style::new());
+            page.put(batch::NO_LOCK, Style::new());
+            page.put(&format!("({OTHER_LOCKS}.)"), Style::new());
         }
         self.top = top;
     }
@@ -275,11 +277,7 @@ fn waiters(profile: &Profile, class: &Class) -> Vec<(String, u64)> {
 }
 
 fn holders(profile: &Profile, class: &Class) -> Vec<(String, u64)> {
-    let holders = class.holders.iter().map(|holder| (profile.place(holder.stack), holder.caused_wait_ns));
-    let known: u64 = class.holders.iter().map(|holder| holder.caused_wait_ns).sum();
-    let rest = class.waits.sum_ns.saturating_sub(known + class.handover_ns);
-    let others = [(Cause::Handover, class.handover_ns), (Cause::Unknown, rest)];
-    by_name(holders.chain(others.into_iter().map(|(cause, ns)| (cause.place(profile), ns))))
+    by_name(class.pairs.iter().map(|pair| (pair.cause.place(profile), pair.wait_ns)))
 }
 
 fn bold() -> Style {

@@ -5,6 +5,7 @@ use crate::config::elf::{Elf, hex};
 use crate::config::resolve::DEPTH;
 use crate::config::{Config, Entry, Module, Place};
 use crate::profile::model::{self, Class, Origin, Profile};
+use crate::unseen;
 use latchwork_console::machine;
 use latchwork_console::names::GLIBC;
 use latchwork_recording::reader::Recording;
@@ -28,6 +29,8 @@ pub struct Tuned {
     pub classes: Vec<Tunable>,
     /// How many classes the program has.
     pub all: usize,
+    /// How many calls asked for its locks.
+    pub calls: u64,
     /// Most threads of the program that lived at the same time.
     pub threads: usize,
     /// Whether the threads may be more than the processors.
@@ -144,7 +147,8 @@ impl Tuned {
         classes.truncate(MOST);
         let most = most_objects(&classes.iter().map(|class| class.objects.len()).collect::<Vec<_>>());
         classes.iter_mut().for_each(|class| class.objects.truncate(most));
-        Self { classes, all: profile.locks.len(), threads, oversubscribed, modules: files.modules }
+        let (all, calls) = (profile.locks.len(), unseen::calls(profile));
+        Self { classes, all, calls, threads, oversubscribed, modules: files.modules }
     }
 
     /// Leaves out the classes that no rule would find again in the files of today, and returns their names. Each trial of them

@@ -22,6 +22,7 @@ use crate::compare::plan::{Length, Plan};
 use crate::compare::rounds;
 use crate::profile::files::{self, Recordings};
 use crate::profile::join;
+use crate::unseen::OTHER_LOCKS;
 use crate::{program, run};
 use clap::{Args, ValueHint};
 use classes::Tuned;
@@ -97,9 +98,12 @@ type Asked<T> = std::result::Result<T, Interrupted>;
 pub fn tune(options: Options) -> Result<i32> {
     output::check_stdout()?;
     output::check_file("--output", &options.output)?;
-    if let Some(json) = &options.json {
-        output::check("--json", json)?;
+    let json = options.json.as_deref().map(|file| ("--json", file));
+    if let Some((option, file)) = json {
+        output::check(option, file)?;
     }
+    let written = [("--output", &*options.output)].into_iter().chain(json);
+    output::check_distinct(written, options.run.read())?;
     let (mut limits, p99) = Limits::new(&options.limits)?;
     let mut plan = options.run.plan(Length::Rounds(1), 0)?;
     plan.p99 = p99;
@@ -110,7 +114,12 @@ pub fn tune(options: Options) -> Result<i32> {
     for name in tuned.leave_out_unfit(&program::find(&plan.subject.command()[0])?).map_err(Failure::new)? {
         say(&format!("  {name}: no rule for it would fit, so it keeps the lock of all others"));
     }
-    say(&format!("{} of {} classes of locks take 1% of the threads' time", tuned.classes.len(), tuned.all));
+    say(&match tuned.calls {
+        0 => format!("the program called no pthread lock ({OTHER_LOCKS})"),
+        _ => {
+            format!("{} of {} classes of locks take 1% of the threads' time", tuned.classes.len(), tuned.all)
+        }
+    });
     for class in &tuned.classes {
         say(&format!("  {}: {}; to try: {}", class.name, class.features.text(), class.candidates.join(", ")));
     }

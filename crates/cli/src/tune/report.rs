@@ -6,6 +6,7 @@ use super::search::{Found, Pair, of_pair};
 use crate::compare::plan::Plan;
 use crate::compare::verdict::{CHANCE, NOTABLE};
 use crate::config::write;
+use crate::unseen::{FEW_CALLS, UNSEEN};
 use latchwork_console::machine::Machine;
 use latchwork_console::names::Choice;
 use serde_json::{Value, json};
@@ -96,7 +97,9 @@ pub fn text(plan: &Plan, tuned: &Tuned, found: &Found, proof: &Proof, output: &P
     line(String::new());
     if proof.comparisons() == 0 {
         line(conclusion(tuned, found, proof, output));
-        line(format!("{} runs to search; there was nothing to prove.", found.runs));
+        if !tuned.classes.is_empty() {
+            line(format!("{} runs to search; there was nothing to prove.", found.runs));
+        }
         return out;
     }
     let pair = found.pair.label();
@@ -169,8 +172,14 @@ fn conclusion(tuned: &Tuned, found: &Found, proof: &Proof, output: &Path) -> Str
         }
         Answer::Keep => {}
     }
+    if tuned.calls == 0 {
+        return format!("{KEEP}: the program called no pthread lock, so there is none to tune.\n{UNSEEN}");
+    }
     if tuned.classes.is_empty() {
-        return format!("{KEEP}: threads wait for no lock long enough that another one could matter.");
+        let unseen = if tuned.calls < FEW_CALLS { format!("\n{UNSEEN}") } else { String::new() };
+        return format!(
+            "{KEEP}: threads wait for no lock long enough that another one could matter.{unseen}"
+        );
     }
     keep(found, proof)
 }

@@ -25,5 +25,8 @@ mod unfinished;
 mod unloaded;
 mod used;
 
+/// A part of what commands say of a program that calls no pthread lock.
+const UNSEEN: &str = "locks that are not pthread's (those of Rust's std and of Go,";
+
 /// The command that was just built.
 const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork");

@@ -109,6 +109,43 @@ fn the_lock_the_waiter_and_the_holder_have_their_names() {
 }
 
 /// The program names its locks as `lw_name` does, and has a lock of its own that the recorder is told of.
+/// A holder that came before the waiter says at its release where it acquired the lock. The waiter is gone then.
+#[test]
+fn a_wait_that_was_given_up_has_a_name() {
+    let directory = scratch("profile-given-up");
+    let source = r#"
+        #include <errno.h>
+        #include <pthread.h>
+        #include <time.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        static void *give_up(void *error) {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_sec += (until.tv_nsec += 20000000) / 1000000000;
+            until.tv_nsec %= 1000000000;
+            *(int *)error = pthread_mutex_timedlock(&mutex, &until);
+            return 0;
+        }
+        int main(void) {
+            int error;
+            pthread_t thread;
+            pthread_mutex_lock(&mutex);
+            pthread_create(&thread, 0, give_up, &error);
+            pthread_join(thread, 0);
+            pthread_mutex_unlock(&mutex);
+            return error == ETIMEDOUT ? 7 : 1;
+        }"#;
+    let program = compile(&directory, "program", source, &["-pthread"]);
+    for mutex in ["glibc", "shfl"] {
+        let (report, text) = profile(&directory, &["--mutex", mutex, "--", program.to_str().unwrap()], 7);
+        let pairs = report["locks"][0]["pairs"].as_array().unwrap();
+        assert_eq!(pairs.len(), 1, "{pairs:?}");
+        assert_eq!(pairs[0]["holder"], "(still held at the deadline)", "{text}");
+        assert!(text.contains("(still held at the deadline)"), "{text}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn names_that_the_program_gives() {
     const NAMED: &str = r#"

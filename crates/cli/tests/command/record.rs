@@ -1,7 +1,7 @@
 //! `latchwork record`: the trace says what the program did.
 
-use crate::COMMAND;
 use crate::common::{compile, output, scratch, stderr, stdout, with_growing_time};
+use crate::{COMMAND, UNSEEN};
 use latchwork_recording::edges::{self, Meaning};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{NO_THREAD, Thread, Trace};
@@ -678,7 +678,12 @@ fn what_cannot_be_recorded_is_refused() {
         (&["record", "-o", trace, "--mutex", "nonsense", "--", "true"], 2, "nonsense"),
         (&["record", "-o", "/nowhere/trace.lw", "--", "true"], 2, "/nowhere"),
         (&["record", "-o", trace, "--", "/bin/true"], 1, "made no lock call"),
-        (&["record", "-o", trace, "--delay", "1000", "--", program], 1, "within --delay and --seconds"),
+        (&["record", "-o", trace, "--", "/bin/true"], 1, UNSEEN),
+        (
+            &["record", "-o", trace, "--delay", "1000", "--", program],
+            1,
+            "--delay and --seconds do not leave out",
+        ),
         (&["record", "-o", trace, "--", "/nowhere/program"], 127, "/nowhere/program"),
     ] {
         let output = output(words);
@@ -687,6 +692,50 @@ fn what_cannot_be_recorded_is_refused() {
         assert!(said.contains(why), "{words:?}: {said}");
     }
     assert!(!fs::exists(trace).unwrap());
+}
+
+/// The recorder of the child asks again where the program lies, while it makes the record of a mutex.
+#[test]
+fn a_child_is_recorded_beside_a_library_that_locks_in_getauxval() {
+    let directory = scratch("record-getauxval");
+    let library = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <pthread.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        unsigned long getauxval(unsigned long kind) {
+            pthread_mutex_lock(&mutex);
+            unsigned long (*below)(unsigned long) = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
+            unsigned long value = below(kind);
+            pthread_mutex_unlock(&mutex);
+            return value;
+        }"#;
+    let library = compile(&directory, "locking.so", library, &["-shared", "-fPIC", "-pthread"]);
+    let source = r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        int main(void) {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+            if (!fork()) {
+                alarm(20);
+                pthread_mutex_lock(&mutex);
+                pthread_mutex_unlock(&mutex);
+                return 7;
+            }
+            int status;
+            wait(&status);
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        }"#;
+    let program = compile(&directory, "program", source, &["-pthread"]);
+    for words in [&["record", "-o", "/dev/null", "--"][..], &["profile", "--"], &["check", "--"]] {
+        let output =
+            Command::new(COMMAND).args(words).arg(&program).env("LD_PRELOAD", &library).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{words:?}: {}", stderr(&output));
+    }
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

@@ -178,8 +178,20 @@ fn two_results_need_two_files() {
     let directory = scratch("results-twice");
     let run = |arguments: &[&str]| latchwork().args(arguments).current_dir(&directory).output().unwrap();
     fs::write(directory.join("there"), "of before").unwrap();
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    let content = fs::read(&program).unwrap();
     for arguments in [
-        &["compare", "--json", "same", "--csv", "./same", "--", "touch", "ran"][..],
+        &["tune", "-o", "same", "--json", "./same", "--", "touch", "ran"][..],
+        &["tune", "--json", "there", "--input", "there", "--", "touch", "ran"],
+        &["compare", "--csv", "there", "--input", "./there", "--", "touch", "ran"],
+        &["profile", "--config", "there", "-o", "there", "--", "touch", "ran"],
+        &["profile", "--read", "there", "-o", "there"],
+        &["profile", "--pprof", "program", "--", "./program"],
+        &["record", "-o", "program", "--", "./program"],
+        &["check", "--json", "program", "--", "./program"],
+        &["check", "--json", "there", "--ignore", "there", "--", "./program"],
+        &["run", "--stats-json", "there", "--config", "there", "--", "./program"],
+        &["compare", "--json", "same", "--csv", "./same", "--", "touch", "ran"],
         &["profile", "--json", "there", "-o", "../there/../there", "--", "touch", "ran"],
     ] {
         let arguments: Vec<String> = arguments
@@ -193,6 +205,12 @@ fn two_results_need_two_files() {
         assert!(stderr(&output).contains("both name"), "{arguments:?}: {}", stderr(&output));
     }
     assert!(!directory.join("ran").exists());
+    assert!(
+        fs::read(&program).unwrap() == content && fs::read(directory.join("there")).unwrap() == b"of before"
+    );
+    // In the PATH is another program of that name.
+    let output = run(&["record", "-o", "true", "--", "true"]);
+    assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
     let output = run(&["profile", "--json", "/dev/null", "-o", "/dev/null", "--", "true"]);
     assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
     let output = run(&["record", "--read", "not-there"]);

@@ -1,5 +1,6 @@
 //! `latchwork tune`, and `latchwork run --config`.
 
+use crate::UNSEEN;
 use crate::common::{UNTIL_ASLEEP, compile, latchwork, output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::fs;
@@ -198,6 +199,24 @@ fn what_is_not_better_is_not_written() {
     );
     let tried = |class: &Value| class["candidates"].as_array().unwrap()[0] == "glibc";
     assert!(classes.iter().all(tried) && json["search_runs"].as_u64() <= Some(12), "{json}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// It may have locks that no command sees. `profile`, `record`, `top` and `tune` say so in the same words.
+#[test]
+fn a_program_without_lock_calls_is_told_why_nothing_can_be_tuned() {
+    let directory = scratch("tune-no-locks");
+    let mut command = latchwork();
+    command.current_dir(&directory).args(["tune", "--settle", "0", "--json", "tuned.json", "--", "true"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("called no pthread lock (Rust's std and Go"), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("called no pthread lock, so there is none to tune"), "{text}");
+    assert!(text.contains(UNSEEN) && !text.contains("to search"), "{text}");
+    let profile = latchwork().args(["profile", "--", "true"]).output().unwrap();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&stderr(&profile)).contains(UNSEEN), "{}", stderr(&profile));
     fs::remove_dir_all(directory).unwrap();
 }
 

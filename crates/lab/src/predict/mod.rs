@@ -106,9 +106,18 @@ pub struct Options {
 
 /// Replays, prints, and returns the exit status.
 pub fn predict(options: &Options) -> Result<i32> {
-    for (option, path) in [("--json", &options.json), ("--plot", &options.plot)] {
-        path.as_deref().map_or(Ok(()), |path| output::check(option, path))?;
+    let files = [("--json", &options.json), ("--plot", &options.plot)];
+    let written = files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)));
+    for (option, path) in written.clone() {
+        if path == Path::new("-") && option != "--json" {
+            let why = "only --json is printed; name a file (./- for one of this name)";
+            return Err(Failure::usage(format!("{option} -: {why}")));
+        }
+        output::check(option, path)?;
     }
+    let read = [("TRACE", &*options.trace), ("--machine", Path::new(&options.machine))];
+    let home = options.recorded_on.iter().map(|file| ("--recorded-on", Path::new(file)));
+    output::check_distinct(written, read.into_iter().chain(home))?;
     let trace = Trace::read(&options.trace).map_err(|error| {
         // The others go on where the file's name ends.
         let colon = if matches!(error, Error::Io(_)) { ":" } else { "" };

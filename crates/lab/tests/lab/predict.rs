@@ -158,6 +158,29 @@ fn output_that_cannot_be_written_is_an_error() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// The second result would replace the first, or the trace.
+#[test]
+fn results_and_what_is_read_are_different_files() {
+    let directory = scratch("predict-distinct");
+    let trace = directory.join("trace.lw");
+    write(&trace, 0);
+    let before = fs::read(&trace).unwrap();
+    for (files, why) in [
+        (["--json", "same", "--plot", "./same"], "--json and --plot both name"),
+        (["--json", "trace.lw", "--plot", "curves.svg"], "TRACE and --json both name"),
+        (["--json", "predicted.json", "--plot", "trace.lw"], "TRACE and --plot both name"),
+        (["--json", "-", "--plot", "-"], "--plot -: only --json is printed"),
+    ] {
+        let mut command = latchwork();
+        command.args(["predict", "trace.lw", "--machine", "1x4"]).args(files).current_dir(&directory);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{files:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{files:?}: {}", stderr(&output));
+    }
+    assert!(fs::read(&trace).unwrap() == before && fs::read_dir(&directory).unwrap().count() == 1);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let output =

@@ -210,6 +210,8 @@ pub enum Cause {
     Others,
     /// There is no known holder.
     Unknown,
+    /// A holder that had not released the lock when the thread gave up, and would have said then where it acquired the lock.
+    StillHeld,
     /// A thread that acquired the lock at this stack held it.
     Holder(usize),
 }
@@ -221,6 +223,7 @@ impl Cause {
             layout::cause::HANDOVER => Self::Handover,
             layout::cause::OTHERS => Self::Others,
             layout::cause::UNKNOWN => Self::Unknown,
+            layout::cause::STILL_HELD => Self::StillHeld,
             stack => Self::Holder(index(stack, stacks)?),
         })
     }

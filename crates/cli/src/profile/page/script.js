@@ -1,7 +1,7 @@
 "use strict";
 // The sections of the page, from top to bottom.
 
-const causes = { "-1": "(handover: nobody held it)", "-2": "(other holders)", "-3": "(not known)" };
+const causes = { "-1": "(handover: nobody held it)", "-2": "(other holders)", "-3": "(not known)", "-4": "(still held at the deadline)" };
 const wrapper = data.naming;
 
 /** A frame as people write it: function (file:line). */

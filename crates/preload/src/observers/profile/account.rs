@@ -181,15 +181,16 @@ pub(super) fn leave(
         };
         parts.nanos[slot] = parts.nanos[slot].saturating_sub(over);
     }
-    // The present holder has not paid yet. If it is not known, nor is that part.
-    if !got && after.over != 0 && ![0, READERS].contains(&after.holder) {
+    // The present holder has not paid yet.
+    if !got && after.over != 0 {
+        let present = if [0, READERS].contains(&after.holder) { cause::STILL_HELD } else { after.holder };
         let empty = || parts.holders[..HOLDERS].iter().position(|other| *other == 0);
-        let slot = match slot_of(&parts, after.holder) {
+        let slot = match slot_of(&parts, present) {
             HOLDERS => empty().unwrap_or(HOLDERS),
             slot => slot,
         };
         if slot < HOLDERS {
-            parts.holders[slot] = after.holder;
+            parts.holders[slot] = present;
         }
         parts.nanos[slot] += after.over.min(nanos);
     }
