@@ -28,7 +28,8 @@
 //! | an operation to do once, a barrier | [`std::sync`](https://doc.rust-lang.org/std/sync/) | |
 //!
 //! The page of each type says what it costs, which thread gets the lock next, and what happens on a panic, on `fork` and
-//! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot and pthread to these.
+//! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot, pthread, crossbeam-epoch,
+//! arc-swap and dashmap to these.
 //!
 //! No lock is poisoned by a panic. No lock allocates for each acquisition: what waiters and readers need comes from
 //! pools of the process. Each lock can be made in a `static`, and so can a [`reclaim::RcuOption`]. An [`Rcu`](reclaim::Rcu) or a map
