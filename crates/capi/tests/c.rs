@@ -119,13 +119,17 @@ fn install(prefix: &Path, more: &[&str]) {
 
 /// What pkg-config says, or `None` without pkg-config.
 fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
+    pkg_config_in(prefix(), arguments)
+}
+
+fn pkg_config_in(prefix: &Path, arguments: &[&str]) -> Option<Vec<String>> {
     if !is_there("pkg-config") {
         return None;
     }
     let text = run(Command::new("pkg-config")
         .args(arguments)
         .arg("latchwork")
-        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -213,8 +217,8 @@ fn cmake(name: &str, options: &[&str]) -> PathBuf {
         .arg(manifest().join("tests/programs/cmake"))
         .arg("-B")
         .arg(&build)
-        .args(options)
-        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()))
+        .args(options));
     run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
     build
 }
