@@ -133,7 +133,8 @@ fn pkg_config_in(prefix: &Path, arguments: &[&str]) -> Option<Vec<String>> {
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-const C_PROGRAMS: [&str; 6] = ["locks.c", "rcu.c", "callbacks.c", "hazard.c", "map.c", "stalls.c"];
+const C_PROGRAMS: [&str; 7] =
+    ["locks.c", "rcu.c", "rcu_list.c", "callbacks.c", "hazard.c", "map.c", "stalls.c"];
 
 /// How a program is linked.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -290,7 +291,7 @@ fn a_static_program() {
 /// runs under the one that can see more in it.
 #[test]
 fn c_programs_under_sanitizers() {
-    let threads = ["locks.c", "rcu.c", "hazard.c", "stalls.c"];
+    let threads = ["locks.c", "rcu.c", "rcu_list.c", "hazard.c", "stalls.c"];
     for source in C_PROGRAMS {
         for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
             let every_day = sanitizer.ends_with("thread") == threads.contains(&source);
@@ -375,7 +376,8 @@ fn the_headers_have_no_warnings_in_clang() {
 #[test]
 fn cpp_programs() {
     // Every day, each program with one standard.
-    let every_day = [("c++20", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++23", "types.cpp")];
+    let every_day =
+        [("c++20", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++17", "rcu_list.cpp"), ("c++23", "types.cpp")];
     let others = [("c++17", "drop_in.cpp"), ("c++17", "types.cpp")];
     for compiler in compilers(["g++", "clang++"]) {
         for (standard, source) in every_day.into_iter().chain(others.into_iter().filter(|_| thorough())) {
