@@ -145,13 +145,22 @@ ar rcsD "$work/liblatchwork.a" "$work/latchwork.o"
 "${compiler[@]}" -shared -o "$work/liblatchwork.so" "$work/latchwork.o" -Wl,-soname,"$soname" \
     -Wl,--version-script="$work/versions.map" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $private
 
+# The files for pkg-config and CMake name directories from where they lie, so that an installation can be moved, or used where
+# --destdir has put it. Below /usr, pkg-config's file names them in full: pkg-config leaves out those that compilers search anyway.
+up=$(realpath --canonicalize-missing --no-symlinks --relative-to="$libdir" "$prefix")
+pc_prefix=\${pcfiledir}/../$up pc_libdir=\${pcfiledir}/.. pc_names=\${prefix}
+if [[ $prefix == /usr ]]; then
+    pc_prefix=/usr pc_libdir=$libdir pc_names=\${pc_sysrootdir}/usr
+fi
+
 # A program that is linked with the archive exports the archive's names: plug-ins that are linked with the shared library use
 # the program's copy then. A linker without the option (binutils before 2.35) exports all names of a program, or none.
 names=$prefix/share/latchwork/latchwork.names
 sed -e '1i {' -e 's/$/;/' -e '$a };' "$exports" >"$work/names"
 echo 'int main(void) { return 0; }' >"$work/main.c"
 if "${compiler[@]}" "$work/main.c" -o "$work/main" -Wl,--export-dynamic-symbol-list="$work/names" 2>"$work/log"; then
-    export_pc=-Wl,--export-dynamic-symbol-list=\${pc_sysrootdir}$names export_cmake=-Wl,--export-dynamic-symbol-list=$names
+    export_pc=-Wl,--export-dynamic-symbol-list=$pc_names/share/latchwork/latchwork.names
+    export_cmake="-Wl,--export-dynamic-symbol-list=\${latchwork_prefix}/share/latchwork/latchwork.names"
 else
     export_pc=-rdynamic export_cmake=-rdynamic
 fi
@@ -248,7 +257,7 @@ for link in "$soname" liblatchwork.so; do
 done
 
 fill() {
-    sed -e "s|@PREFIX@|$prefix|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" \
+    sed -e "s|@PREFIX@|$pc_prefix|g" -e "s|@LIBDIR@|$pc_libdir|g" -e "s|@UP@|$up|g" -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" \
         -e "s|@PRIVATE@|$private|g" -e "s|@EXPORT_PC@|$export_pc|g" -e "s|@EXPORT_CMAKE@|$export_cmake|g" "$1" >"$work/filled"
 }
 fill crates/capi/packaging/latchwork.pc.in

@@ -24,7 +24,8 @@ commands:
             missing.
   list      Show the programs: what they do, which kinds of lock they call, whether they are here.
   run       Run every program under every lock, check its result, write DIR/results.json and print
-            a table. Exits with 1 if any run failed or did not end.
+            a table. Exits with 1 if any run failed or did not end. Refuses if DIR has runs already,
+            but for --resume.
   selftest  Run three programs under locks with seeded mistakes, and see that each is noticed.
   table     Print the table of DIR/results.json again; with --doc the whole docs/real-programs.md.
 

@@ -177,6 +177,9 @@ keep_earlier_runs() {
 run_matrix() {
     local work total done=0 round program mutex rwlock unit base='' line missing seconds
     local -A HAD=()
+    if [[ -z $RESUME$DRY && -s $OUT/runs.jsonl ]]; then
+        die "$OUT has the runs of another comparison: --resume adds to them, and --out takes another directory"
+    fi
     export PATH=$PATH:/usr/sbin:/sbin
     command -v jq >/dev/null || die "jq is missing; run: $0 install"
     for program in $(chosen_programs); do
@@ -249,6 +252,7 @@ print_table() {
 # The judge judged: locks with a seeded mistake must be noticed, and for what they are.
 self_test() {
     OUT=$WORK/selftest
+    rm -rf "$OUT"
     mkdir -p "$OUT"
     OUT=$(readlink -f "$OUT")
     gcc -shared -fPIC -O2 -o "$OUT/broken.so" "$HERE/broken.c"

@@ -9,6 +9,7 @@
  *   lw_seqlock_t    24 bytes  latchwork/seqlock.h  sequence lock
  *   lw_mcs_t, ...             latchwork/locks.h    every lock of `latchwork list`, by type or by name
  *   lw_rcu_*                  latchwork/rcu.h      RCU, quiescent-state-based RCU, epochs
+ *   lw_rcu_list_*             latchwork/rcu_list.h lists that are read without locks
  *   lw_rcu_map_*              latchwork/rcu_map.h  hash map that is read without locks
  *   lw_hazard_*               latchwork/hazard.h   hazard pointers
  *
@@ -37,6 +38,7 @@
 #include "latchwork/locks.h"
 #include "latchwork/mutex.h"
 #include "latchwork/rcu.h"
+#include "latchwork/rcu_list.h"
 #include "latchwork/rcu_map.h"
 #include "latchwork/rwlock.h"
 #include "latchwork/sem.h"

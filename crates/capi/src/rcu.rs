@@ -344,21 +344,39 @@ extern "C" fn lw_rcu_synchronize_expedited() {
 }
 
 // `Cookie` is one number, which C keeps.
-#[unsafe(no_mangle)]
-extern "C" fn lw_rcu_start_poll() -> u64 {
+fn start_poll<F: Flavoured>() -> u64 {
     // SAFETY: a cookie is a number, and nothing else.
-    unsafe { core::mem::transmute::<Cookie, u64>(General::waiting().start_poll()) }
+    unsafe { core::mem::transmute::<Cookie, u64>(F::waiting().start_poll()) }
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn lw_rcu_poll(number: u64) -> c_int {
+fn poll<F: Flavoured>(number: u64) -> c_int {
     // SAFETY: a cookie is a number. One that was never given out makes the answer meaningless, and harms nothing else.
     let cookie = unsafe { core::mem::transmute::<u64, Cookie>(number) };
-    let over = General::waiting().poll(cookie);
+    let over = F::waiting().poll(cookie);
     if over {
         thread::lw_tsan_acquire(thread::clocks().cast());
     }
     c_int::from(over)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_start_poll() -> u64 {
+    start_poll::<General>()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_rcu_poll(number: u64) -> c_int {
+    poll::<General>(number)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_start_poll() -> u64 {
+    start_poll::<Qsbr>()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_qsbr_poll(number: u64) -> c_int {
+    poll::<Qsbr>(number)
 }
 
 /// Begins a section that the header could not begin itself: the thread has no record yet, the section is nested, or the

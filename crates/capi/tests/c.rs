@@ -119,17 +119,22 @@ fn install(prefix: &Path, more: &[&str]) {
 
 /// What pkg-config says, or `None` without pkg-config.
 fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
+    pkg_config_in(prefix(), arguments)
+}
+
+fn pkg_config_in(prefix: &Path, arguments: &[&str]) -> Option<Vec<String>> {
     if !is_there("pkg-config") {
         return None;
     }
     let text = run(Command::new("pkg-config")
         .args(arguments)
         .arg("latchwork")
-        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-const C_PROGRAMS: [&str; 6] = ["locks.c", "rcu.c", "callbacks.c", "hazard.c", "map.c", "stalls.c"];
+const C_PROGRAMS: [&str; 7] =
+    ["locks.c", "rcu.c", "rcu_list.c", "callbacks.c", "hazard.c", "map.c", "stalls.c"];
 
 /// How a program is linked.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -213,8 +218,8 @@ fn cmake(name: &str, options: &[&str]) -> PathBuf {
         .arg(manifest().join("tests/programs/cmake"))
         .arg("-B")
         .arg(&build)
-        .args(options)
-        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()))
+        .args(options));
     run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
     build
 }
@@ -286,7 +291,7 @@ fn a_static_program() {
 /// runs under the one that can see more in it.
 #[test]
 fn c_programs_under_sanitizers() {
-    let threads = ["locks.c", "rcu.c", "hazard.c", "stalls.c"];
+    let threads = ["locks.c", "rcu.c", "rcu_list.c", "hazard.c", "stalls.c"];
     for source in C_PROGRAMS {
         for sanitizer in ["-fsanitize=address,undefined", "-fsanitize=thread"] {
             let every_day = sanitizer.ends_with("thread") == threads.contains(&source);
@@ -371,7 +376,8 @@ fn the_headers_have_no_warnings_in_clang() {
 #[test]
 fn cpp_programs() {
     // Every day, each program with one standard.
-    let every_day = [("c++20", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++23", "types.cpp")];
+    let every_day =
+        [("c++20", "drop_in.cpp"), ("c++17", "map.cpp"), ("c++17", "rcu_list.cpp"), ("c++23", "types.cpp")];
     let others = [("c++17", "drop_in.cpp"), ("c++17", "types.cpp")];
     for compiler in compilers(["g++", "clang++"]) {
         for (standard, source) in every_day.into_iter().chain(others.into_iter().filter(|_| thorough())) {

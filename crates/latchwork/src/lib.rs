@@ -28,11 +28,59 @@
 //! | an operation to do once, a barrier | [`std::sync`](https://doc.rust-lang.org/std/sync/) | |
 //!
 //! The page of each type says what it costs, which thread gets the lock next, and what happens on a panic, on `fork` and
-//! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot and pthread to these.
+//! in a signal handler. [`coming_from`] maps the types and methods of std, parking_lot, pthread, crossbeam-epoch,
+//! arc-swap and dashmap to these.
 //!
 //! No lock is poisoned by a panic. No lock allocates for each acquisition: what waiters and readers need comes from
 //! pools of the process. Each lock can be made in a `static`, and so can a [`reclaim::RcuOption`]. An [`Rcu`](reclaim::Rcu) or a map
 //! in a `static` needs a [`LazyLock`](std::sync::LazyLock).
+//!
+//! # Async code
+//!
+//! These locks make the thread wait, not the task. A guard that a task keeps across an `.await` is held for as long as the task is
+//! suspended: if another task of that thread wants the lock meanwhile, the thread waits for itself. No guard is [`Send`], neither of a
+//! lock nor of RCU or a map. So a task that keeps one across an `.await` is not `Send` either, and an executor with several threads
+//! does not take it:
+//!
+//! ```compile_fail
+//! # use std::future::{Future, ready};
+//! # fn spawn(task: impl Future<Output = ()> + Send + 'static) { drop(task) }
+//! static JOBS: latchwork::Mutex<Vec<u32>> = latchwork::Mutex::new(Vec::new());
+//! spawn(async {
+//!     let jobs = JOBS.lock();
+//!     ready(()).await;
+//!     drop(jobs);
+//! });
+//! ```
+//!
+//! ```
+//! # use std::future::{Future, ready};
+//! # fn spawn(task: impl Future<Output = ()> + Send + 'static) { drop(task) }
+//! static JOBS: latchwork::Mutex<Vec<u32>> = latchwork::Mutex::new(Vec::new());
+//! spawn(async {
+//!     let first = JOBS.lock().pop();
+//!     ready(first).await;
+//! });
+//! ```
+//!
+//! An executor of one thread takes both. There clippy's `await_holding_lock`, which is on by default, reports guards of [`Mutex`] and
+//! [`RwLock`]. For the others, `clippy.toml` names the types (the paths are those of private modules; it does not look into an `Option`):
+//!
+//! ```text
+//! await-holding-invalid-types = [
+//!     "latchwork::reclaim::cell::Ref", "latchwork::reclaim::section::SectionGuard",
+//!     "latchwork::map::rcu_map::Ref", "latchwork::map::rcu_map::Reading",
+//! ]
+//! ```
+//!
+//! What can be kept across an `.await`: a [`snapshot`](reclaim::Rcu::snapshot), copies of a map's elements, and a
+//! [`HazardPointer`](reclaim::hazard::HazardPointer). A lock that must be kept is one of the async runtime.
+//!
+//! # Miri and loom
+//!
+//! Miri does not run this crate: it stops at the assembly and at the system calls. Under `cfg(miri)`, a program takes its locks from
+//! parking_lot, which has the same methods. It leaves out tests of RCU and of maps (`#[cfg_attr(miri, ignore)]`). loom does not see
+//! these locks either.
 //!
 //! # How it is built
 //!

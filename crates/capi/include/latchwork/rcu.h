@@ -144,6 +144,9 @@ LW_INLINE void lw_rcu_check_section_(const char *function) {
 #define lw_rcu_assign(to, pointer) __atomic_store_n((to), (pointer), __ATOMIC_RELEASE)
 /* The same, and returns the pointer that stood there. */
 #define lw_rcu_exchange(to, pointer) __atomic_exchange_n((to), (pointer), __ATOMIC_ACQ_REL)
+/* The same if `*expected` stands there. Returns whether it did; if not, `*expected` is what stands there, which a section may follow. */
+#define lw_rcu_compare_exchange(to, expected, pointer) \
+    __atomic_compare_exchange_n((to), (expected), (pointer), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
 /* What is retired and not reclaimed yet. */
 typedef struct lw_garbage {
@@ -240,6 +243,10 @@ void lw_qsbr_collect(lw_qsbr_domain *domain) LW_NOEXCEPT;
 void lw_qsbr_garbage(lw_qsbr_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
 lw_qsbr_domain *lw_qsbr_domain_create(void) LW_NOEXCEPT;
 void lw_qsbr_domain_destroy(lw_qsbr_domain *domain) LW_NOEXCEPT;
+/* Like lw_rcu_start_poll and lw_rcu_poll, and without a membarrier. A caller that is online stays so: the answer is 0 until it has
+ * announced a quiescent state itself. */
+uint64_t lw_qsbr_start_poll(void) LW_NOEXCEPT;
+int lw_qsbr_poll(uint64_t number) LW_NOEXCEPT;
 
 /* Announces a quiescent state of a thread that is online. Two loads if no grace period has begun since the last one. */
 LW_INLINE void lw_qsbr_quiescent(void) {

@@ -98,6 +98,39 @@ fn cmake_finds_both_libraries() {
     assert!(names.contains(" lw_rcu_synchronize\n"), "{names}");
 }
 
+/// The files for pkg-config and CMake name nothing of the directory that it was installed in.
+#[test]
+fn an_installation_can_be_moved() {
+    let moved = scratch().join("moved");
+    let _ = fs::remove_dir_all(&moved);
+    run(Command::new("cp").arg("-a").arg(prefix()).arg(&moved));
+    // A link leads to CMake's file, as /lib does to /usr/lib.
+    let linked = scratch().join("linked");
+    let _ = fs::remove_dir_all(&linked);
+    fs::create_dir(&linked).unwrap();
+    std::os::unix::fs::symlink(moved.join("lib"), linked.join("lib")).unwrap();
+    if let Some(words) = pkg_config_in(&moved, &["--static", "--cflags", "--libs"]) {
+        let paths = words.iter().filter_map(|word| Some(&word[word.find('/')?..]));
+        let paths: Vec<PathBuf> = paths.map(|path| fs::canonicalize(path).expect(path)).collect();
+        assert!(paths.len() == 3 && paths.iter().all(|path| path.starts_with(&moved)), "{words:?}");
+    }
+    if is_there("cmake") {
+        for found in [&moved, &linked] {
+            let build = cmake("cmake-moved", &[&format!("-DCMAKE_PREFIX_PATH={}", found.display())]);
+            for program in ["shared-c", "static-c"] {
+                run_program(&build.join(program), &[]);
+            }
+            let files = run(Command::new("grep")
+                .args(["-rhoE", "-e", "-I[^ ]+|-isystem [^ ]+|[^ ]+/liblatchwork[.]so[.0-9]*"])
+                .arg(&build));
+            assert!(
+                files.contains("/moved/include") && !files.contains(prefix().to_str().unwrap()),
+                "{files}"
+            );
+        }
+    }
+}
+
 /// Two shared libraries of a process have one registry: a reader in one library holds up grace periods in the other. Both may
 /// be linked with the shared library, or each with the archive. A program that is linked with the archive has one registry with a
 /// plug-in that is linked with the shared library.

@@ -7,7 +7,7 @@ use super::*;
 use std::fmt::Write;
 
 /// The headers, and what each page is about in a few words.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("base", "names of locks, and programs that are compiled for debugging"),
     ("mutex", "a mutex that scales"),
     ("rwlock", "a reader-writer lock whose readers do not meet"),
@@ -16,6 +16,7 @@ const PAGES: [(&str, &str); 10] = [
     ("seqlock", "sequence locks"),
     ("locks", "every lock by type, or by a name that is chosen at run time"),
     ("rcu", "RCU, epochs, and quiescent-state-based RCU"),
+    ("rcu_list", "linked lists that are read without locks"),
     ("rcu_map", "a hash map that is read without locks"),
     ("hazard", "hazard pointers"),
 ];

@@ -18,6 +18,13 @@ int main(void) {
     FIELD(lw_seqlock_t, sequence);
     FIELD(lw_seqlock_t, mutex);
     TYPE(lw_rcu_head);
+    TYPE(lw_rcu_list);
+    FIELD(lw_rcu_list, next);
+    FIELD(lw_rcu_list, previous);
+    TYPE(lw_rcu_hlist);
+    TYPE(lw_rcu_hlist_node);
+    FIELD(lw_rcu_hlist_node, next);
+    FIELD(lw_rcu_hlist_node, link);
     TYPE(lw_hazard);
     FIELD(lw_hazard, protected_head);
     FIELD(lw_hazard, fenced);

@@ -322,7 +322,16 @@ static void quiescent(void) {
     lw_qsbr_domain *domain = lw_qsbr_domain_create();
     lw_qsbr_call(domain, &make(1)->head, reclaim);
     lw_qsbr_domain_destroy(domain);
+    /* A thread that is online polls for others; for itself it announces a quiescent state. */
+    uint64_t number = lw_qsbr_start_poll();
+    CHECK(!lw_qsbr_poll(number));
+    while (!lw_qsbr_poll(number)) {
+        lw_qsbr_quiescent();
+    }
     lw_qsbr_offline();
+    number = lw_qsbr_start_poll();
+    while (!lw_qsbr_poll(number)) {
+    }
     lw_qsbr_offline();
     free(shared);
 }

@@ -1,0 +1,2 @@
+/* The program in C, compiled as C++. */
+#include "rcu_list.c"
