@@ -7,7 +7,7 @@ use super::probe;
 use super::rule::{self, Check, Figure, Value};
 use super::store::Store;
 use crate::measure::plan::Plan;
-use crate::measure::results::{Point, Results, varied};
+use crate::measure::results::{Point, Results, Run, varied};
 use crate::simulate::{stage, sweep};
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
@@ -225,7 +225,10 @@ pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) 
     if ready.how.is_none() && at.threads > cpus {
         return Err(format!("it needs {} CPUs, and this machine has {cpus}", at.threads));
     }
-    let Some(one) = point.runs.get(run) else {
+    // A turn in which the lock failed has no run.
+    let turn = |one: &&Run| one.round as usize == run;
+    let one = if ready.how.is_none() { point.runs.iter().find(turn) } else { point.runs.get(run) };
+    let Some(one) = one else {
         let why = point.failure.as_deref().unwrap_or("the run was interrupted");
         return Err(format!("{} with {} threads: {why}", at.lock, at.threads));
     };
@@ -260,6 +263,26 @@ const COUNTED: [&str; 5] = ["misses/op", "atomics/op", "remote", "late wakes", "
 
 /// What the simulator counted at the two points that a check compares, where that differs: the computed part of a reason.
 pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Option<String> {
+/// The rate of the fastest turn over that of the slowest in the same round, of the figure of the check where that is largest: the
+/// median over the rounds. None for what is not measured here.
+pub fn spread(experiments: &[Ready], results: &[Results], check: &Check) -> Option<f64> {
+    let of = |figure: &&Figure| -> Option<f64> {
+        let at = figure.at()?;
+        let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment)?;
+        let ready = &experiments[place];
+        let index = index(&ready.plan, &results[place], at.lock, at.threads, &at.set)?;
+        let runs = ready.how.is_none().then_some(&results[place].points[index].runs)?;
+        let rounds = runs.chunk_by(|one, next| one.round / native::TURNS == next.round / native::TURNS);
+        let range = |round: &[Run]| {
+            let rates = || round.iter().map(|run| run.rate);
+            rates().fold(0.0, f64::max) / rates().fold(f64::INFINITY, f64::min)
+        };
+        let ranges: Vec<f64> = rounds.map(range).collect();
+        (!ranges.is_empty()).then(|| latchwork_console::stats::median(&ranges))
+    };
+    check.value.figures().iter().filter_map(of).max_by(f64::total_cmp)
+}
+
     let [above, below] = check.value.figures()[..] else { return None };
     let median = |figure: &Figure, name: &'static str| {
         let at = figure.at()?;
@@ -280,7 +303,8 @@ pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Op
 pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usize) -> Vec<String> {
     let known = Known::default();
     let one = |value: &Value| {
-        let of = |run| value.compute(&|wanted| figure(experiments, results, &known, wanted, run)).ok();
+        let get = |wanted: &Figure, run: usize| figure(experiments, results, &known, wanted, run);
+        let of = |run| value.over_turns(run, claim.turns(), &get).ok();
         let values: Vec<f64> = (0..runs).filter_map(of).collect();
         let median = (!values.is_empty()).then(|| latchwork_console::stats::median(&values))?;
         Some(format!("{} is {}", value.text(), rule::number(median)))

@@ -10,6 +10,7 @@ mod simulator;
 use super::experiment::{Experiment, On};
 use super::judge::Ground;
 use super::probe::{self, Probe};
+use super::native;
 use super::rule::{At, Bound, Check, Figure, Value};
 use latchwork_sim::Placement;
 use serde::Serialize;
@@ -115,8 +116,9 @@ impl Paper {
                  spinbkt ttas. What an operation computes beside the table is not told; here nothing, and some values of it are tried. A large table is one that no CPU has seen much of: simulated caches have no bound."
             }
             Paper::McKenneyHere => {
-                "Nothing is simulated: the same tables, measured with 1 and 2 threads. In each round each lock has three \
-                 turns of 50 ms, which make the table anew, and the median of them counts. The large table has 262144 chains, 18 MiB of heads and elements; the small one, \
+                "Nothing is simulated: the same tables, measured with 1 and 2 threads. Each round has three turns. In a \
+                 turn each lock at each point makes its table anew and uses it for 50 ms. A rule's value is computed in each turn, \
+                 from figures of that turn alone, and the median of the three counts. The large table has 262144 chains, 18 MiB of heads and elements; the small one, \
                  of 32, fits the first-level cache. Operations compute nothing beside the table. What the paper says of 8 CPUs \
                  is not asked here; what it shows as a curve is asked at 2."
             }
@@ -277,6 +279,11 @@ impl Claim {
     }
 
     /// The experiments that it looks at.
+    /// In how many turns each of its runs is measured. What is simulated has one.
+    pub fn turns(&self) -> usize {
+        if self.paper == Paper::McKenneyHere { native::TURNS as usize } else { 1 }
+    }
+
     pub fn experiments(&self) -> Vec<&'static str> {
         let mut ids: Vec<&'static str> = Vec::new();
         for figure in self.checks.iter().flat_map(|check| check.value.figures()) {
