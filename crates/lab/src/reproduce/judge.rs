@@ -68,16 +68,15 @@ pub enum Ground {
 /// The least share of the space that has to agree with the runs of the claim itself.
 const AGREES: f64 = 0.75;
 
-/// How many times as fast one lock has to be as another, for an experiment to tell locks apart.
+/// How many times as fast one lock has to be as another, for a point to tell locks apart.
 const APART: f64 = 1.2;
 
-/// Whether a world in which all figures are alike meets the rule. Then a run that meets it shows something only if its
-/// experiment tells locks apart.
+/// Whether a world in which all figures are alike meets the rule.
 pub fn says_the_same(checks: &[Check]) -> bool {
     judge(checks, 1, &|_, _| Ok(1.0)).holds()
 }
 
-/// The verdict on a claim. `apart`: the largest ratio of two locks' rates at one point of its experiments, if it has any.
+/// The verdict on a claim. `apart`: the largest ratio of two locks' rates at one point that its rule looks at, if there is any.
 pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apart: Option<f64>) -> Verdict {
     if let Ground::Input(what) = ground {
         return Verdict::Input(what.into());
@@ -90,7 +89,7 @@ pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apa
     }
     let holds = judged.holds();
     if holds && judged.same && apart.is_some_and(|apart| apart < APART) {
-        let why = "no two locks of its experiments differ by a fifth at any point, so that it says nothing to find them alike";
+        let why = "no two locks differ by a fifth at any point that its rule looks at, so that it says nothing to find them alike";
         return Verdict::CannotBeShown(why.into());
     }
     if let Some(space) = space {
@@ -101,9 +100,9 @@ pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apa
         if agrees < AGREES {
             return Verdict::Depends(format!("on uncertain costs: it holds in {}", space.sentence()));
         }
+    }
     if let Some(why) = judged.blurred().filter(|_| !holds) {
         return Verdict::CannotBeShown(why);
-    }
     }
     match ground {
         _ if holds => Verdict::Holds,
@@ -123,14 +122,14 @@ pub struct Checked {
     /// The value of each run.
     pub runs: Vec<f64>,
     /// How many runs meet it.
+    pub met: usize,
     /// What is measured on this machine: the rate of the fastest turn of one of its locks over that of the slowest, in the same round.
     pub spread: Option<f64>,
-    pub met: usize,
     #[serde(skip)]
+    slack: f64,
     /// By which factor the median misses.
     #[serde(skip)]
     miss: f64,
-    slack: f64,
 }
 
 /// A rule after the runs.
@@ -144,7 +143,7 @@ pub struct Judged {
     pub good: usize,
     /// Why a figure is not there.
     pub missing: Option<String>,
-    /// See [`says_the_same`].
+    /// Whether one lock in place of all can meet the rule, so that a run which meets it shows something only if locks can differ.
     pub same: bool,
 }
 
@@ -153,6 +152,7 @@ impl Judged {
     pub fn holds(&self) -> bool {
         self.missing.is_none() && self.good == self.runs && !self.checks.is_empty()
     }
+
     /// Whether the same lock's turns differ by more than all checks that are missed are missed by.
     fn blurred(&self) -> Option<String> {
         let mut blurs: Option<(f64, f64)> = None;
@@ -170,7 +170,6 @@ impl Judged {
         ))
     }
 
-
     /// Which of the checks is missed by most, or met by least.
     pub fn tightest_index(&self) -> usize {
         let slack = |at: &usize| self.checks[*at].slack;
@@ -184,6 +183,7 @@ impl Judged {
 }
 
 /// Applies a rule to `runs` runs; `get` has the figures of each.
+pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Result<f64, String>) -> Judged {
     judge_in_turns(checks, runs, 1, get)
 }
 
@@ -194,7 +194,6 @@ pub fn judge_in_turns(
     turns: usize,
     get: &dyn Fn(&Figure, usize) -> Result<f64, String>,
 ) -> Judged {
-pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Result<f64, String>) -> Judged {
     let mut missing = None;
     let mut met = vec![true; runs];
     let mut checked = Vec::new();
@@ -273,6 +272,7 @@ mod tests {
         let nothing = verdict(&judge_with(&[], &[1.0]), Ground::Covered, None, None);
         assert!(matches!(nothing, Verdict::CannotBeShown(_)));
     }
+
     #[test]
     fn a_rule_that_is_missed_by_less_than_turns_of_one_lock_differ_is_not_contradicted() {
         let of = |spread| {
@@ -289,7 +289,6 @@ mod tests {
         met.checks[0].spread = Some(2.0);
         assert_eq!(verdict(&met, Ground::Covered, None, None), Verdict::Holds);
     }
-
 
     #[test]
     fn to_be_alike_shows_something_only_where_locks_can_differ() {
@@ -328,6 +327,7 @@ mod tests {
         assert_eq!(judge_with(&checks, &[0.5, 2.0]).good, 0);
         assert!(judge_with(&checks, &[0.9, 1.2]).holds());
     }
+
     /// In two turns of three `new` is twice as fast as `old`. The medians of the locks' turns are of different turns, and say that
     /// `old` is faster.
     #[test]
@@ -339,7 +339,6 @@ mod tests {
         assert_eq!(judged.checks[0].runs, [2.0]);
         assert!(judged.holds());
     }
-
 
     #[test]
     fn what_failed_or_did_nothing_shows_nothing() {

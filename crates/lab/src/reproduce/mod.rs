@@ -22,7 +22,7 @@ mod table;
 mod validate;
 
 use crate::measure::{options, progress};
-use claims::{Claim, Paper, SIMULATOR};
+use claims::{Claim, Paper, SIMULATOR, one_lock};
 use clap::{Args, ValueEnum};
 use document::{Answer, Document};
 use experiment::{Effort, Experiment, Ready};
@@ -266,7 +266,7 @@ impl Work<'_> {
             let mut judged = judge::judge_in_turns(&claim.checks, runs, claim.turns(), &|figure, run| {
                 runner::figure(ready, &results, &known, figure, run)
             });
-            judged.same = judge::says_the_same(&claim.checks);
+            judged.same = one_lock::needs_others(claim, experiments);
             for (checked, check) in judged.checks.iter_mut().zip(&claim.checks) {
                 checked.spread = runner::spread(ready, &results, check);
             }

@@ -243,12 +243,17 @@ pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) 
     }
 }
 
-/// The largest ratio of two locks' rates at one point of the claim's experiments, if it has any that ran.
+/// The largest ratio of two locks' rates at one point that the claim's rule looks at, if there is any that ran.
 pub fn apart(experiments: &[Ready], results: &[Results], claim: &Claim) -> Option<f64> {
     let used = claim.experiments();
     let of = |(ready, results): (&Ready, &Results)| -> Option<f64> {
-        let groups = results.points.chunks(ready.plan.locks.len().max(1));
-        let ratios = groups.filter_map(|group| {
+        let locks = ready.plan.locks.len().max(1);
+        let looked_at: Vec<usize> = points(claim.checks.iter().map(|check| &check.value), ready)
+            .iter()
+            .map(|index| index / locks)
+            .collect();
+        let groups = results.points.chunks(locks).enumerate().filter(|(at, _)| looked_at.contains(at));
+        let ratios = groups.filter_map(|(_, group)| {
             let rates = || group.iter().filter_map(Point::rate).filter(|rate| *rate > 0.0);
             Some(rates().max_by(f64::total_cmp)? / rates().min_by(f64::total_cmp)?)
         });
@@ -258,11 +263,6 @@ pub fn apart(experiments: &[Ready], results: &[Results], claim: &Claim) -> Optio
     used.filter_map(of).max_by(f64::total_cmp)
 }
 
-/// What the simulator counts, in the order in which it is told as a reason.
-const COUNTED: [&str; 5] = ["misses/op", "atomics/op", "remote", "late wakes", "parked"];
-
-/// What the simulator counted at the two points that a check compares, where that differs: the computed part of a reason.
-pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Option<String> {
 /// The rate of the fastest turn over that of the slowest in the same round, of the figure of the check where that is largest: the
 /// median over the rounds. None for what is not measured here.
 pub fn spread(experiments: &[Ready], results: &[Results], check: &Check) -> Option<f64> {
@@ -283,6 +283,11 @@ pub fn spread(experiments: &[Ready], results: &[Results], check: &Check) -> Opti
     check.value.figures().iter().filter_map(of).max_by(f64::total_cmp)
 }
 
+/// What the simulator counts, in the order in which it is told as a reason.
+const COUNTED: [&str; 5] = ["misses/op", "atomics/op", "remote", "late wakes", "parked"];
+
+/// What the simulator counted at the two points that a check compares, where that differs: the computed part of a reason.
+pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Option<String> {
     let [above, below] = check.value.figures()[..] else { return None };
     let median = |figure: &Figure, name: &'static str| {
         let at = figure.at()?;
@@ -324,4 +329,34 @@ pub fn index(plan: &Plan, results: &Results, lock: &str, threads: usize, set: &s
         let place = point.place;
         (place.settings, place.threads, place.lock) == (settings, threads, lock)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims;
+    use super::super::experiment::Effort;
+    use super::*;
+
+    /// Locks that differ where no rule of the claim looks do not show that they can differ where it does.
+    #[test]
+    fn locks_are_told_apart_where_the_rule_looks() {
+        let effort = Effort { runs: 1, seconds: None, seed: 1 };
+        let page_fault =
+            claims::experiments().into_iter().find(|experiment| experiment.id == "page-fault").unwrap();
+        let ready = Ready::find(&page_fault, &effort).map_err(|error| error.message).unwrap();
+        let mut results = Results::new(&ready.plan);
+        for at in 0..results.points.len() {
+            let place = results.points[at].place;
+            let bravo = ready.plan.locks[place.lock].name.starts_with("bravo");
+            let threefold = bravo && ready.plan.threads[place.threads] == 142;
+            results.file(at, Ok(Run::at(if threefold { 3.0 } else { 1.0 })));
+        }
+        let (ready, results) = ([ready], [results]);
+        let of = |id: &str| {
+            let claim = claims::all().into_iter().find(|claim| claim.id == id).unwrap();
+            apart(&ready, &results, &claim)
+        };
+        assert_eq!(of("bravo-page-fault-few"), Some(1.0));
+        assert_eq!(of("bravo-page-fault-many"), Some(3.0));
+    }
 }
