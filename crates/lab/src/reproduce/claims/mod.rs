@@ -408,6 +408,31 @@ mod tests {
         }
     }
 
+    /// An excuse names where a reader can look it up, and is for nothing that was measured on a real machine. What differs by
+    /// design is a size or a count, and no rate.
+    #[test]
+    fn every_way_out_can_be_checked() {
+        for claim in all() {
+            match claim.ground {
+                Ground::Outside(what) => {
+                    let named =
+                        ["section ", "docs/", "figure ", "table "].iter().any(|place| what.contains(place));
+                    assert!(named, "{}: where does a reader find that? {what}", claim.id);
+                    assert!(!claim.on().contains(&On::Here.name()), "{}: it was measured", claim.id);
+                }
+                Ground::Design(_) => {
+                    let rate = |figure: &&Figure| matches!(figure, Figure::Rate(_) | Figure::PerThread(_));
+                    assert!(
+                        !claim.checks.iter().any(|check| check.value.figures().iter().any(rate)),
+                        "{}",
+                        claim.id
+                    );
+                }
+                Ground::Covered | Ground::Input(_) => {}
+            }
+        }
+    }
+
     #[test]
     fn every_experiment_is_used() {
         let used: HashSet<_> = all().iter().flat_map(Claim::runs).collect();
