@@ -1,6 +1,7 @@
 //! What a run found, and as JSON.
 
-use super::claims::{Claim, Paper};
+use super::claims::one_lock::{self, Sense};
+use super::claims::{self, Claim, Paper};
 use super::experiment::{Effort, Ready};
 use super::headlines;
 use super::judge::{Judged, Verdict};
@@ -106,6 +107,22 @@ impl Document {
         format!(
             "{holds} of {all} claims hold, {depends} depend, {contradicted} are contradicted, {design} are different \
              by design, {outside} cannot be shown here.{inputs}"
+        )
+    }
+
+    /// How many of the claims that hold do not show that locks differ.
+    pub fn alike(&self) -> String {
+        let experiments = claims::experiments();
+        let holds = self.answers.iter().filter(|answer| answer.verdict == Verdict::Holds);
+        let senses: Vec<Sense> =
+            holds.filter_map(|answer| one_lock::sense(&answer.claim, &experiments)).collect();
+        let count = |wanted: Sense| senses.iter().filter(|sense| **sense == wanted).count();
+        format!(
+            "Of those that hold, {} are about each lock alone, and {} find locks alike or one not worse than another. One lock in place of \
+             all could meet their rules. Where a point that the rule looks at does not tell any two locks apart, to find them alike does \
+             not count as holding.",
+            count(Sense::Alone),
+            count(Sense::Alike)
         )
     }
 

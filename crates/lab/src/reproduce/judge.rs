@@ -1,6 +1,6 @@
 //! Applies rules to results, and says what that means for the claim.
 
-use super::rule::{Check, Figure};
+use super::rule::{self, Check, Figure};
 use super::sensitivity::Sensitivity;
 use serde::Serialize;
 
@@ -68,16 +68,15 @@ pub enum Ground {
 /// The least share of the space that has to agree with the runs of the claim itself.
 const AGREES: f64 = 0.75;
 
-/// How many times as fast one lock has to be as another, for an experiment to tell locks apart.
+/// How many times as fast one lock has to be as another, for a point to tell locks apart.
 const APART: f64 = 1.2;
 
-/// Whether a world in which all figures are alike meets the rule. Then a run that meets it shows something only if its
-/// experiment tells locks apart.
+/// Whether a world in which all figures are alike meets the rule.
 pub fn says_the_same(checks: &[Check]) -> bool {
     judge(checks, 1, &|_, _| Ok(1.0)).holds()
 }
 
-/// The verdict on a claim. `apart`: the largest ratio of two locks' rates at one point of its experiments, if it has any.
+/// The verdict on a claim. `apart`: the largest ratio of two locks' rates at one point that its rule looks at, if there is any.
 pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apart: Option<f64>) -> Verdict {
     if let Ground::Input(what) = ground {
         return Verdict::Input(what.into());
@@ -90,7 +89,7 @@ pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apa
     }
     let holds = judged.holds();
     if holds && judged.same && apart.is_some_and(|apart| apart < APART) {
-        let why = "no two locks of its experiments differ by a fifth at any point, so that it says nothing to find them alike";
+        let why = "no two locks differ by a fifth at any point that its rule looks at, so that it says nothing to find them alike";
         return Verdict::CannotBeShown(why.into());
     }
     if let Some(space) = space {
@@ -101,6 +100,9 @@ pub fn verdict(judged: &Judged, ground: Ground, space: Option<&Sensitivity>, apa
         if agrees < AGREES {
             return Verdict::Depends(format!("on uncertain costs: it holds in {}", space.sentence()));
         }
+    }
+    if let Some(why) = judged.blurred().filter(|_| !holds) {
+        return Verdict::CannotBeShown(why);
     }
     match ground {
         _ if holds => Verdict::Holds,
@@ -121,8 +123,13 @@ pub struct Checked {
     pub runs: Vec<f64>,
     /// How many runs meet it.
     pub met: usize,
+    /// What is measured on this machine: the rate of the fastest turn of one of its locks over that of the slowest, in the same round.
+    pub spread: Option<f64>,
     #[serde(skip)]
     slack: f64,
+    /// By which factor the median misses.
+    #[serde(skip)]
+    miss: f64,
 }
 
 /// A rule after the runs.
@@ -136,7 +143,7 @@ pub struct Judged {
     pub good: usize,
     /// Why a figure is not there.
     pub missing: Option<String>,
-    /// See [`says_the_same`].
+    /// Whether one lock in place of all can meet the rule, so that a run which meets it shows something only if locks can differ.
     pub same: bool,
 }
 
@@ -144,6 +151,23 @@ impl Judged {
     /// Whether all runs meet all checks.
     pub fn holds(&self) -> bool {
         self.missing.is_none() && self.good == self.runs && !self.checks.is_empty()
+    }
+
+    /// Whether the same lock's turns differ by more than all checks that are missed are missed by.
+    fn blurred(&self) -> Option<String> {
+        let mut blurs: Option<(f64, f64)> = None;
+        for check in self.checks.iter().filter(|check| check.met < check.runs.len()) {
+            let spread = check.spread.filter(|spread| *spread >= check.miss)?;
+            if blurs.is_none_or(|(miss, _)| check.miss > miss) {
+                blurs = Some((check.miss, spread));
+            }
+        }
+        let (miss, spread) = blurs?;
+        Some(format!(
+            "it is missed by a factor of {}, and turns of the same lock differ by a factor of {}",
+            rule::number(miss),
+            rule::number(spread)
+        ))
     }
 
     /// Which of the checks is missed by most, or met by least.
@@ -160,6 +184,16 @@ impl Judged {
 
 /// Applies a rule to `runs` runs; `get` has the figures of each.
 pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Result<f64, String>) -> Judged {
+    judge_in_turns(checks, runs, 1, get)
+}
+
+/// Applies a rule to `runs` runs of so many turns; `get` has the figures of each turn. Only figures of the same turn are compared.
+pub fn judge_in_turns(
+    checks: &[Check],
+    runs: usize,
+    turns: usize,
+    get: &dyn Fn(&Figure, usize) -> Result<f64, String>,
+) -> Judged {
     let mut missing = None;
     let mut met = vec![true; runs];
     let mut checked = Vec::new();
@@ -167,7 +201,7 @@ pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Resu
         let mut values = Vec::new();
         let mut good = 0;
         for (run, all) in met.iter_mut().enumerate() {
-            match check.value.compute(&|figure| get(figure, run)) {
+            match check.value.over_turns(run, turns, get) {
                 Ok(value) => {
                     values.push(value);
                     good += usize::from(check.bound.allows(value));
@@ -180,7 +214,16 @@ pub fn judge(checks: &[Check], runs: usize, get: &dyn Fn(&Figure, usize) -> Resu
         }
         let ours = (!values.is_empty()).then(|| latchwork_console::stats::median(&values));
         let slack = ours.map_or(f64::NEG_INFINITY, |ours| check.bound.slack(ours));
-        checked.push(Checked { rule: check.text(), ours, runs: values, met: good, slack });
+        let miss = ours.map_or(f64::INFINITY, |ours| check.bound.miss(ours));
+        checked.push(Checked {
+            rule: check.text(),
+            ours,
+            runs: values,
+            met: good,
+            spread: None,
+            slack,
+            miss,
+        });
     }
     let good = met.iter().filter(|all| **all).count();
     if runs == 0 || checks.is_empty() {
@@ -231,6 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_is_missed_by_less_than_turns_of_one_lock_differ_is_not_contradicted() {
+        let of = |spread| {
+            let mut judged = judge_with(&at_least(1.1), &[1.0, 1.0]);
+            judged.checks[0].spread = spread;
+            verdict(&judged, Ground::Covered, None, None)
+        };
+        assert_eq!(of(None), Verdict::Contradicted);
+        assert_eq!(of(Some(1.05)), Verdict::Contradicted);
+        assert!(
+            matches!(of(Some(1.2)), Verdict::CannotBeShown(why) if why.contains("1.1") && why.contains("1.2"))
+        );
+        let mut met = judge_with(&at_least(1.1), &[1.2]);
+        met.checks[0].spread = Some(2.0);
+        assert_eq!(verdict(&met, Ground::Covered, None, None), Verdict::Holds);
+    }
+
+    #[test]
     fn to_be_alike_shows_something_only_where_locks_can_differ() {
         let checks = vec![Check { bound: SIMILAR, ..at_least(0.0).remove(0) }];
         assert!(says_the_same(&checks) && !says_the_same(&at_least(2.0)));
@@ -266,6 +326,18 @@ mod tests {
         let checks = vec![Check { bound: SIMILAR, ..at_least(0.0).remove(0) }];
         assert_eq!(judge_with(&checks, &[0.5, 2.0]).good, 0);
         assert!(judge_with(&checks, &[0.9, 1.2]).holds());
+    }
+
+    /// In two turns of three `new` is twice as fast as `old`. The medians of the locks' turns are of different turns, and say that
+    /// `old` is faster.
+    #[test]
+    fn what_is_measured_in_turns_is_compared_turn_by_turn() {
+        let turns = [[2.0, 6.0, 1.0], [1.0, 3.0, 9.0]];
+        let judged = judge_in_turns(&at_least(1.5), 1, 3, &|figure, turn| {
+            Ok(turns[usize::from(figure.at().unwrap().lock == "old")][turn])
+        });
+        assert_eq!(judged.checks[0].runs, [2.0]);
+        assert!(judged.holds());
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod table;
 mod validate;
 
 use crate::measure::{options, progress};
-use claims::{Claim, Paper, SIMULATOR};
+use claims::{Claim, Paper, SIMULATOR, one_lock};
 use clap::{Args, ValueEnum};
 use document::{Answer, Document};
 use experiment::{Effort, Experiment, Ready};
@@ -263,10 +263,13 @@ impl Work<'_> {
         let answer = |claim: &Claim| {
             // Whatever is the same in every run counts for each of them.
             let runs = if claim.is_fixed() { 1 } else { effort.runs as usize };
-            let mut judged = judge::judge(&claim.checks, runs, &|figure, run| {
+            let mut judged = judge::judge_in_turns(&claim.checks, runs, claim.turns(), &|figure, run| {
                 runner::figure(ready, &results, &known, figure, run)
             });
-            judged.same = judge::says_the_same(&claim.checks);
+            judged.same = one_lock::needs_others(claim, experiments);
+            for (checked, check) in judged.checks.iter_mut().zip(&claim.checks) {
+                checked.spread = runner::spread(ready, &results, check);
+            }
             let tightest = judged.tightest_index();
             let space = if varied { asked.of(&space, claim.id, tightest) } else { None };
             let verdict =

@@ -20,9 +20,9 @@ use std::time::Duration;
 const MEASURED_IN_TURNS: Duration = Duration::from_millis(250);
 /// Before that.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// Turns of all locks in a round of an experiment. Each makes its table anew, and where its pages happen to lie is a
-/// matter of a tenth in a large one.
-const TURNS: u32 = 3;
+/// Turns of all experiments in a round. Each makes its tables anew, and where the pages of a large one happen to lie is a
+/// matter of a tenth. A rule compares what was measured in the same turn.
+pub const TURNS: u32 = 3;
 /// Measurements of the same locks until the machine stays the same during one.
 const ATTEMPTS: usize = 4;
 
@@ -38,30 +38,22 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// A run of each lock: of as many as there are turns, that with the median rate.
+    /// A run of each lock in a turn.
     fn measure(
         &mut self,
         plan: &Plan,
         place: Place,
-        round: u32,
+        turn: u32,
         signals: &Signals,
         bar: &ProgressBar,
     ) -> Result<Vec<(usize, Outcome)>, i32> {
-        let mut outcomes: Vec<Vec<Outcome>> = plan.locks.iter().map(|_| Vec::new()).collect();
-        for turn in 0..TURNS {
-            let (probe, clock, own) = (Probe::new(), Clock::now(), own_seconds());
-            let (runs, steady) = measure_steadily(plan, place, round * TURNS + turn, &probe, signals, bar)?;
-            self.transfer_ns.push(probe.nanos());
-            self.unsteady += usize::from(!steady);
-            self.others.push(clock.others_share(Clock::now(), own_seconds() - own));
-            runs.into_iter().for_each(|(lock, outcome)| outcomes[lock].push(outcome));
-        }
-        let median = |outcomes: Vec<Outcome>| {
-            let mut runs = outcomes.into_iter().collect::<Result<Vec<Run>, _>>()?;
-            runs.sort_by(|one, other| one.rate.total_cmp(&other.rate));
-            Ok(runs.swap_remove(runs.len() / 2))
-        };
-        Ok(outcomes.into_iter().map(median).enumerate().collect())
+        let (probe, clock, own) = (Probe::new(), Clock::now(), own_seconds());
+        let (runs, steady) = measure_steadily(plan, place, turn, &probe, signals, bar)?;
+        self.transfer_ns.push(probe.nanos());
+        self.unsteady += usize::from(!steady);
+        self.others.push(clock.others_share(Clock::now(), own_seconds() - own));
+        let numbered = |(lock, outcome): (usize, Outcome)| (lock, outcome.map(|run| run.of_round(turn)));
+        Ok(runs.into_iter().map(numbered).collect())
     }
 
     /// For the reader, if anything was measured.
@@ -88,7 +80,7 @@ impl Conditions {
     }
 }
 
-/// Measures all points of those experiments that run on this machine, one round after the other, and files the
+/// Measures all points of those experiments that run on this machine, one turn after the other, and files the
 /// results, which are in the order of the experiments. Returns the signal that ended it.
 pub fn run(
     experiments: &[Ready],
@@ -98,21 +90,22 @@ pub fn run(
 ) -> (Conditions, Option<i32>) {
     let mut conditions = Conditions::default();
     let rounds = experiments.iter().map(|ready| ready.plan.runs).max().unwrap_or(0);
-    for round in 0..rounds {
+    for turn in 0..rounds * TURNS {
         let here = experiments.iter().zip(&mut *results).filter(|(ready, _)| ready.how.is_none());
         for (ready, results) in here {
             let locks = ready.plan.locks.len();
             for first in (0..results.points.len()).step_by(locks.max(1)) {
                 let place = results.points[first].place;
                 if ready.plan.threads[place.threads] <= machine::cpus() {
-                    match conditions.measure(&ready.plan, place, round, signals, bar) {
+                    match conditions.measure(&ready.plan, place, turn, signals, bar) {
                         Ok(runs) => {
                             runs.into_iter().for_each(|(lock, run)| results.file(first + lock, run));
                         }
                         Err(signal) => return (conditions, Some(signal)),
                     }
                 }
-                bar.inc(locks as u64);
+                // The bar counts rounds.
+                bar.inc(if turn % TURNS == 0 { locks as u64 } else { 0 });
             }
         }
     }

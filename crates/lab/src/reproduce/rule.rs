@@ -212,6 +212,19 @@ impl Value {
         if value.is_finite() { Ok(value) } else { Err("nothing was done in the measured time".into()) }
     }
 
+    /// The number in a run of so many turns: it is computed in each turn, and the median counts. The turns of a run follow each
+    /// other in what `get` has.
+    pub fn over_turns(
+        &self,
+        run: usize,
+        turns: usize,
+        get: &dyn Fn(&Figure, usize) -> Result<f64, String>,
+    ) -> Result<f64, String> {
+        let of = |turn| self.compute(&|figure| get(figure, run * turns + turn));
+        let values = (0..turns).map(of).collect::<Result<Vec<f64>, String>>()?;
+        Ok(latchwork_console::stats::median(&values))
+    }
+
     /// As the reader sees it.
     pub fn text(&self) -> String {
         let (what, place) = self.parts();
@@ -281,6 +294,15 @@ impl Bound {
             Bound::AtLeast(least) => over(least) / least.abs().max(0.01),
             Bound::AtMost(most) => under(most) / most.abs().max(0.01),
             Bound::Within(least, most) => over(least).min(under(most)) / least.abs().max(0.01),
+        }
+    }
+
+    /// By which factor a value misses it; 1 and less if it does not.
+    pub fn miss(self, value: f64) -> f64 {
+        match self {
+            Bound::AtLeast(least) => least / value,
+            Bound::AtMost(most) => value / most,
+            Bound::Within(least, most) => (least / value).max(value / most),
         }
     }
 

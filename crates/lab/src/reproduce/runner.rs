@@ -7,7 +7,7 @@ use super::probe;
 use super::rule::{self, Check, Figure, Value};
 use super::store::Store;
 use crate::measure::plan::Plan;
-use crate::measure::results::{Point, Results, varied};
+use crate::measure::results::{Point, Results, Run, varied};
 use crate::simulate::{stage, sweep};
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
@@ -225,7 +225,10 @@ pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) 
     if ready.how.is_none() && at.threads > cpus {
         return Err(format!("it needs {} CPUs, and this machine has {cpus}", at.threads));
     }
-    let Some(one) = point.runs.get(run) else {
+    // A turn in which the lock failed has no run.
+    let turn = |one: &&Run| one.round as usize == run;
+    let one = if ready.how.is_none() { point.runs.iter().find(turn) } else { point.runs.get(run) };
+    let Some(one) = one else {
         let why = point.failure.as_deref().unwrap_or("the run was interrupted");
         return Err(format!("{} with {} threads: {why}", at.lock, at.threads));
     };
@@ -240,12 +243,17 @@ pub fn figure_of(ready: &Ready, results: &Results, figure: &Figure, run: usize) 
     }
 }
 
-/// The largest ratio of two locks' rates at one point of the claim's experiments, if it has any that ran.
+/// The largest ratio of two locks' rates at one point that the claim's rule looks at, if there is any that ran.
 pub fn apart(experiments: &[Ready], results: &[Results], claim: &Claim) -> Option<f64> {
     let used = claim.experiments();
     let of = |(ready, results): (&Ready, &Results)| -> Option<f64> {
-        let groups = results.points.chunks(ready.plan.locks.len().max(1));
-        let ratios = groups.filter_map(|group| {
+        let locks = ready.plan.locks.len().max(1);
+        let looked_at: Vec<usize> = points(claim.checks.iter().map(|check| &check.value), ready)
+            .iter()
+            .map(|index| index / locks)
+            .collect();
+        let groups = results.points.chunks(locks).enumerate().filter(|(at, _)| looked_at.contains(at));
+        let ratios = groups.filter_map(|(_, group)| {
             let rates = || group.iter().filter_map(Point::rate).filter(|rate| *rate > 0.0);
             Some(rates().max_by(f64::total_cmp)? / rates().min_by(f64::total_cmp)?)
         });
@@ -253,6 +261,26 @@ pub fn apart(experiments: &[Ready], results: &[Results], claim: &Claim) -> Optio
     };
     let used = experiments.iter().zip(results).filter(|(ready, _)| used.contains(&ready.experiment.id));
     used.filter_map(of).max_by(f64::total_cmp)
+}
+
+/// The rate of the fastest turn over that of the slowest in the same round, of the figure of the check where that is largest: the
+/// median over the rounds. None for what is not measured here.
+pub fn spread(experiments: &[Ready], results: &[Results], check: &Check) -> Option<f64> {
+    let of = |figure: &&Figure| -> Option<f64> {
+        let at = figure.at()?;
+        let place = experiments.iter().position(|ready| ready.experiment.id == at.experiment)?;
+        let ready = &experiments[place];
+        let index = index(&ready.plan, &results[place], at.lock, at.threads, &at.set)?;
+        let runs = ready.how.is_none().then_some(&results[place].points[index].runs)?;
+        let rounds = runs.chunk_by(|one, next| one.round / native::TURNS == next.round / native::TURNS);
+        let range = |round: &[Run]| {
+            let rates = || round.iter().map(|run| run.rate);
+            rates().fold(0.0, f64::max) / rates().fold(f64::INFINITY, f64::min)
+        };
+        let ranges: Vec<f64> = rounds.map(range).collect();
+        (!ranges.is_empty()).then(|| latchwork_console::stats::median(&ranges))
+    };
+    check.value.figures().iter().filter_map(of).max_by(f64::total_cmp)
 }
 
 /// What the simulator counts, in the order in which it is told as a reason.
@@ -280,7 +308,8 @@ pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Op
 pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usize) -> Vec<String> {
     let known = Known::default();
     let one = |value: &Value| {
-        let of = |run| value.compute(&|wanted| figure(experiments, results, &known, wanted, run)).ok();
+        let get = |wanted: &Figure, run: usize| figure(experiments, results, &known, wanted, run);
+        let of = |run| value.over_turns(run, claim.turns(), &get).ok();
         let values: Vec<f64> = (0..runs).filter_map(of).collect();
         let median = (!values.is_empty()).then(|| latchwork_console::stats::median(&values))?;
         Some(format!("{} is {}", value.text(), rule::number(median)))
@@ -300,4 +329,34 @@ pub fn index(plan: &Plan, results: &Results, lock: &str, threads: usize, set: &s
         let place = point.place;
         (place.settings, place.threads, place.lock) == (settings, threads, lock)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims;
+    use super::super::experiment::Effort;
+    use super::*;
+
+    /// Locks that differ where no rule of the claim looks do not show that they can differ where it does.
+    #[test]
+    fn locks_are_told_apart_where_the_rule_looks() {
+        let effort = Effort { runs: 1, seconds: None, seed: 1 };
+        let page_fault =
+            claims::experiments().into_iter().find(|experiment| experiment.id == "page-fault").unwrap();
+        let ready = Ready::find(&page_fault, &effort).map_err(|error| error.message).unwrap();
+        let mut results = Results::new(&ready.plan);
+        for at in 0..results.points.len() {
+            let place = results.points[at].place;
+            let bravo = ready.plan.locks[place.lock].name.starts_with("bravo");
+            let threefold = bravo && ready.plan.threads[place.threads] == 142;
+            results.file(at, Ok(Run::at(if threefold { 3.0 } else { 1.0 })));
+        }
+        let (ready, results) = ([ready], [results]);
+        let of = |id: &str| {
+            let claim = claims::all().into_iter().find(|claim| claim.id == id).unwrap();
+            apart(&ready, &results, &claim)
+        };
+        assert_eq!(of("bravo-page-fault-few"), Some(1.0));
+        assert_eq!(of("bravo-page-fault-many"), Some(3.0));
+    }
 }

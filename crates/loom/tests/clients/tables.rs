@@ -26,7 +26,8 @@ fn table<T: Table<Machine = Loom>>() -> T {
 /// Finds the key that stays.
 fn looks<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(1);
-    assert_eq!(table.get(&mut handle, 4), Ok(Some(40)));
+    // SAFETY: the handle is of this table.
+    assert_eq!(unsafe { table.get(&mut handle, 4) }, Ok(Some(40)));
 }
 
 /// Removes a key and inserts it again; its element is reclaimed as soon as possible.
@@ -52,7 +53,8 @@ fn moves<T: Table<Machine = Loom>>(table: &T) {
 fn inserts<T: Table<Machine = Loom>>(table: &T) {
     let mut handle = table.join(3);
     assert_eq!(table.insert(&mut handle, 6, 60), Ok(true));
-    assert_eq!(table.get(&mut handle, 6), Ok(Some(60)));
+    // SAFETY: the handle is of this table.
+    assert_eq!(unsafe { table.get(&mut handle, 6) }, Ok(Some(60)));
 }
 
 /// A model with records, up to so many preemptions.

@@ -94,13 +94,18 @@ impl HashtableStrategies {
     /// The lookup that is measured. A function of its own, as [`update`](Self::update) and
     /// [`quiescent`](Self::quiescent) are, for every table: else the loop around them is compiled differently for each,
     /// which was more than what RCU's section costs.
+    ///
+    /// # Safety
+    ///
+    /// The handle is one of this table.
     #[inline(never)]
-    fn get<'t, T: Table>(
+    unsafe fn get<'t, T: Table>(
         table: &'t T,
         handle: &mut T::Handle<'t>,
         key: u64,
     ) -> Result<Option<u64>, Reclaimed> {
-        table.get(handle, key)
+        // SAFETY: as the caller promises.
+        unsafe { table.get(handle, key) }
     }
 
     /// Says that the thread has no reference into the table. Also where that is nothing: else the count of operations
@@ -119,8 +124,12 @@ impl HashtableStrategies {
     }
 
     /// Looks a random key up.
+    ///
+    /// # Safety
+    ///
+    /// The handle is one of this table.
     #[inline(always)]
-    fn look<'t, S: Stage, T: Table>(
+    unsafe fn look<'t, S: Stage, T: Table>(
         table: &'t T,
         handle: &mut T::Handle<'t>,
         thread: &mut Thread<S>,
@@ -128,7 +137,8 @@ impl HashtableStrategies {
         key: u64,
         threads: usize,
     ) -> Result<(), Reclaimed> {
-        let found = Self::get(table, handle, key)?;
+        // SAFETY: the handle is one of this table, as the caller promises.
+        let found = unsafe { Self::get(table, handle, key) }?;
         if found.is_some_and(|found| found != value(key)) {
             Self::wrong(thread, key, found, "has the value of another");
         } else if found.is_some() != own.there[key as usize] && Self::owner(key, threads) == thread.index {
@@ -153,7 +163,8 @@ impl HashtableStrategies {
                 Self::update::<S, T>(table, &mut handle, thread, &mut own)?;
             } else {
                 let key = thread.below(self.keys);
-                Self::look::<S, T>(table, &mut handle, thread, &own, key, threads)?;
+                // SAFETY: `handle` is of `table`, see above.
+                unsafe { Self::look::<S, T>(table, &mut handle, thread, &own, key, threads) }?;
             }
             thread.done();
             until_quiet -= 1;

@@ -10,7 +10,8 @@
 //! that no writer was inside beside others. A writer has that line anyway. A reader loads the word at both ends of its
 //! section. The first load finds the line in the cache. Under a lock whose readers share a counter, the second one has to
 //! fetch the line again if another reader has come or gone meanwhile: up to one transfer more for each read. Locks
-//! whose readers write lines of their own do not pay that.
+//! whose readers write lines of their own do not pay that. With `word=own` the word has a line of its own, which readers
+//! share between two writes: so a run says what the shared line costs.
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
@@ -26,6 +27,7 @@ pub struct RwBench {
     writes: f64,
     hold: u64,
     gap: u64,
+    own: bool,
 }
 
 impl Workload for RwBench {
@@ -55,6 +57,12 @@ impl Workload for RwBench {
                 values: Values::Count(0, 1_000_000),
                 help: "average steps without it",
             },
+            Parameter {
+                name: "word",
+                default: "lock",
+                values: Values::Word(&["lock", "own"]),
+                help: "line of the word by which a run is checked: the lock's, or one of its own",
+            },
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -67,6 +75,7 @@ impl Workload for RwBench {
             writes: settings.number("writes"),
             hold: settings.count("hold") as u64 * STEP_NS,
             gap: settings.count("gap") as u64 * STEP_NS,
+            own: settings.count("word") == 1,
         }
     }
 
@@ -76,7 +85,8 @@ impl Workload for RwBench {
         threads: usize,
     ) -> Result<Measured, String> {
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
-        let (lock, written) = &shared.0;
+        let own = Line(Cell::new(0));
+        let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });
         let writes = std::sync::atomic::AtomicU64::new(0);
         let measured = measure::run(stage, threads, &|thread| {
             let mut made = 0;

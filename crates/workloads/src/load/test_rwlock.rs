@@ -4,6 +4,8 @@
 //! -e 10 -d 1000` of the userspace-rcu project (Desnoyers et al.). T readers hold the lock for 10
 //! units and come back at once; one writer holds it for 10 units and stays away for 1000.
 //!
+//! The paper's sections touch no shared data. Ours have a word by which a run is checked, as in [`rwbench`](super::rwbench).
+//!
 //! The number of threads is T, as in the paper: the writer comes on top.
 
 use crate::data::{Cell, Line};
@@ -16,6 +18,7 @@ use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workloa
 pub struct TestRwLock {
     hold: u64,
     away: u64,
+    own: bool,
 }
 
 impl Workload for TestRwLock {
@@ -45,6 +48,12 @@ impl Workload for TestRwLock {
                 values: Values::Count(0, 1_000_000),
                 help: "units between two writes (-d)",
             },
+            Parameter {
+                name: "word",
+                default: "lock",
+                values: Values::Word(&["lock", "own"]),
+                help: "line of the word by which a run is checked: the lock's, or one of its own",
+            },
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads + 1,
@@ -54,7 +63,7 @@ impl Workload for TestRwLock {
 
     fn new(settings: &Settings) -> Self {
         let units = |name| settings.ns("unit") * settings.count(name) as u64;
-        TestRwLock { hold: units("hold"), away: units("away") }
+        TestRwLock { hold: units("hold"), away: units("away"), own: settings.count("word") == 1 }
     }
 
     fn run<S: Stage, L: Lock<Machine = S::Machine>>(
@@ -62,9 +71,9 @@ impl Workload for TestRwLock {
         stage: &S,
         threads: usize,
     ) -> Result<Measured, String> {
-        // As in rwbench: a word in the lock's line, to check exclusion by.
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
-        let (lock, written) = &shared.0;
+        let own = Line(Cell::new(0));
+        let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });
         // The last thread writes, so that reader i is thread i.
         let measured = measure::run(stage, threads + 1, &|thread| {
             if thread.index == threads {

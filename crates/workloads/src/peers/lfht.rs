@@ -197,7 +197,7 @@ unsafe impl<F: Flavour> Table for Lfht<F> {
         Registered::new()
     }
     #[inline(always)]
-    fn get(&self, _: &mut Registered<F>, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get(&self, _: &mut Registered<F>, key: u64) -> Result<Option<u64>, Reclaimed> {
         Ok(self.look(key, key))
     }
     fn insert(&self, _: &mut Registered<F>, key: u64, value: u64) -> Result<bool, Reclaimed> {

@@ -199,7 +199,7 @@ unsafe impl<M: Map> Table for Whole<M> {
         M::join()
     }
     #[inline(always)]
-    fn get(&self, _: &mut M::Joined, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get(&self, _: &mut M::Joined, key: u64) -> Result<Option<u64>, Reclaimed> {
         Ok(self.0.get(key))
     }
     fn insert(&self, _: &mut M::Joined, key: u64, value: u64) -> Result<bool, Reclaimed> {

@@ -86,12 +86,12 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     }
 
     #[inline(always)]
-    fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (head, mask) = self.store.head(key);
         if let Some(guard) = handle.reader.try_enter()
-            // SAFETY: nodes of this chain are retired in the store's domain, which the guard covers, after they have left
-            // the chain; before that they are marked, if `R::MARKS`.
-            && let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }?
+            // SAFETY: nodes of this chain are retired in the store's domain, after they have left the chain; before that they are
+            // marked, if `R::MARKS`. The guard covers the domain: the handle is one of this table, as the caller promises.
+            && let Some(value) = unsafe { R::look(&guard, head, key, mask) }?
         {
             return Ok(value);
         }

@@ -183,7 +183,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
     }
 
     #[inline(always)]
-    fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         // SAFETY: links lead to nodes of the pool, and are never marked.
         let look = || unsafe { look::<G::Machine>(&bucket.head, key, mask, |link| link.load(Relaxed)) };

@@ -125,12 +125,13 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for Michael<D, R> {
     }
 
     #[inline(always)]
-    fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (head, mask) = self.store.head(key);
         // (A) pairs with `insert`, (B) with `remove`.
         if let Some(guard) = handle.reader.try_enter()
-            // SAFETY: nodes of this chain are marked, and then retired in the store's domain, which the guard covers.
-            && let Some(value) = unsafe { look_between_marks(self.store.checked(&guard), head, key, mask, true) }?
+            // SAFETY: nodes of this chain are marked, and then retired in the store's domain. The guard covers the domain: the
+            // handle is one of this table, as the caller promises.
+            && let Some(value) = unsafe { look_between_marks(&guard, head, key, mask, true) }?
         {
             return Ok(value);
         }

@@ -12,6 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Elements that a domain may leave to its next batch, for each thread and each list.
 const SLACK: usize = 256;
 
+#[cfg(test)]
+std::thread_local! {
+    /// Calls of [`Store::checked`] by the calling thread.
+    pub static CHECKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A table's memory.
 pub struct Store<D: Reclaim, B> {
     /// The first field, so that it is dropped before the pool: dropping it reclaims elements into the pool.
@@ -66,6 +72,8 @@ impl<D: Reclaim, B> Store<D, B> {
     where
         D::Reader<'d>: 'r,
     {
+        #[cfg(test)]
+        CHECKS.set(CHECKS.get() + 1);
         assert!(self.domain.covers(guard), "a handle of another table");
         guard
     }

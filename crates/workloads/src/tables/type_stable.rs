@@ -112,7 +112,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
     }
 
     #[inline(always)]
-    fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         Ok(match Self::try_look(bucket, key, mask) {
             Some(found) => found,

@@ -19,7 +19,9 @@ Every run checks its workload's own invariant at the end: counts that only the l
 table, mappings of the address space. A lock that breaks the invariant is reported as failed, not as fast.
 The check costs some locks more than others. The counter of `counter` lies in the line of a small lock: waiters that spin there take that
 line from the holder once more in each section. A reader of `rwbench` and `test-rwlock` looks at a word in the lock's line at both ends of
-its section: up to one transfer more for each read, where readers count in that line.
+its section: up to one transfer more for each read, where readers count in that line. The papers' sections touch no such word.
+With `word=own` it has a line of its own. The words of `file-sections`, `yield-inside` and `lock-per-node` lie in the lock's
+line, too; no claim of a paper is tested with these three.
 
 To add a workload, write a file with a type that implements `Workload`, and add a line to `registry.rs`. Then
 `LATCHWORK_WRITE_DOCS=1 cargo test -p latchwork-workloads --test suite docs` writes this page anew.

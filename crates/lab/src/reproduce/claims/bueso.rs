@@ -102,13 +102,13 @@ pub fn claims() -> Vec<Claim> {
             "table 2",
             "The cost of having the lock's memory location on a remote node is clearly worse when using two sockets.",
             vec![ratio(with("counter", SPIN, 30, "home=remote"), local(SPIN, 30), Bound::AtMost(WORSE))],
-        ).number("clearly worse").outside("a queue at the line's home node: in the model a contended line goes from cache to cache"),
+        ).number("clearly worse").outside("a queue at the line's home node (docs/simulator.md, what it leaves out): in the model a contended line goes from cache to cache"),
         claim(
             "bueso-remote-memory-90",
             "table 2 (throughput per CPU)",
             "... reducing throughput by more than 90 percent when compared with a single socket.",
             vec![per_cpu(with("counter", SPIN, 30, "home=remote"), local(SPIN, 15), decrease(0.9))],
-        ).number("-90%").outside("a queue at the line's home node: in the model a contended line goes from cache to cache"),
+        ).number("-90%").outside("a queue at the line's home node (docs/simulator.md, what it leaves out): in the model a contended line goes from cache to cache"),
         claim(
             "bueso-first-fill",
             "cache-line contention",

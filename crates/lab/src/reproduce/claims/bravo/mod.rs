@@ -138,6 +138,8 @@ pub fn experiments() -> Vec<Experiment> {
     for one in &mut all {
         one.placement = Placement::RoundRobin;
     }
+    // First fill: beside what bravo-alternator-ba-degrades says.
+    all.push(experiment("alternator-one-socket", "x5-2", "alternator", PAIR, "2"));
     all
 }
 

@@ -32,7 +32,7 @@ fn non_blocking() -> Vec<Claim> {
             "The performance of Cohort locks is affected because of bloating of the critical section in the case of one \
              socket (here: against ShflLock).",
             vec![over("hash-table", COHORT, NB, 24, Bound::AtMost(WORSE))],
-        ).number("affected").outside("memory: what the paper's section touches beside the lock is not known; here one lock of Cohort fits into any cache"),
+        ).number("affected").because("Cohort hands over within its socket with one write, and ShflLock frees a word that the head of its queue has to fetch and swap (see shfl-best-everywhere). The paper does not say what bloats Cohort's section."),
         claim(
             "shfl-one-socket",
             "sections 6.1 and 6.3, figures 8 and 11a",

@@ -42,7 +42,7 @@ pub fn claims() -> Vec<Claim> {
             "The throughput of blocking locks is better than non-blocking ones because fewer threads are contending \
              on locks.",
             vec![over("readrandom", B, NB, 192, Bound::AtLeast(BETTER))],
-        ).number("better").outside("turbo mode: a waiter that spins on a line of its own costs other threads nothing in the model").because("Both keep the lock within a socket, shfl-spin by shuffling, shfl by stealing."),
+        ).number("better").because("The paper's reason is that fewer threads contend. Waiters of shfl-spin spin on lines of their own, which costs the holder nothing here, and shuffling keeps the lock within a socket; the waiters of shfl that are awake take the lock from each other wherever they run."),
         claim(
             "shfl-leveldb-pthread",
             "section 6.4, figure 12b",
