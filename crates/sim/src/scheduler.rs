@@ -5,6 +5,8 @@
 //! - *More threads than processors.* Each processor has a queue. A thread runs until it sleeps, ends,
 //!   or has had its `quantum` while others wait; the next one runs after a `context_switch`. A
 //!   processor that runs out of threads steals one: from its own node first, from the longest queue.
+//! - *Moves.* A thread that is stolen, or woken on another processor, finds its lines where it has left them: the next access to each
+//!   is a transfer from there (`lines.rs`). Nothing is charged beside that and the `context_switch`.
 //! - *Spinning threads make room.* One that spins without end offers its processor to those that wait
 //!   for it after 64 looks, as the native machine's `spin_until` does; it spins on when its turn comes.
 //! - *Wake-ups.* A woken thread returns to its last processor if that is idle. Otherwise it goes to an idle processor of the

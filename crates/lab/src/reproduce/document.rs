@@ -2,7 +2,7 @@
 
 use super::claims::one_lock::{self, Sense};
 use super::claims::{self, Claim, Paper};
-use super::experiment::{Effort, Ready};
+use super::experiment::{Effort, On, Ready};
 use super::headlines;
 use super::judge::{Judged, Verdict};
 use super::native::Conditions;
@@ -123,6 +123,17 @@ impl Document {
              not count as holding.",
             count(Sense::Alone),
             count(Sense::Alike)
+        )
+    }
+
+    /// How many of the claims that are simulated were run over the space. The verdicts of the others are those of one set of costs.
+    pub fn over_space(&self) -> String {
+        let simulated = |answer: &&Answer| !answer.claim.is_fixed() && answer.claim.on() != [On::Here.name()];
+        let all = self.answers.iter().filter(simulated).count();
+        let some = self.answers.iter().filter(|answer| answer.space.is_some()).count();
+        format!(
+            "{some} of the {all} simulated claims were also run over the space of uncertain costs and unknown parameters; the others were \
+             run with one set of costs, and may depend on them, too."
         )
     }
 

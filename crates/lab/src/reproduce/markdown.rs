@@ -93,10 +93,11 @@ fn text(document: &Document, plots: &str) -> String {
     let first = document.effort.seed;
     writeln!(
         text,
-        "**{}**\n\n{}\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
+        "**{}**\n\n{} {}\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
          that no rule looks at have one run.\n",
         document.summary(),
         document.alike(),
+        document.over_space(),
         env!("CARGO_PKG_VERSION")
     )
     .expect("a String");

@@ -440,4 +440,66 @@ mod tests {
             assert!(used.contains(experiment.id), "{}", experiment.id);
         }
     }
+
+    /// The bounds that are neither a word's of the glossary nor follow from a number that the claim quotes.
+    const OWN_BOUNDS: &[(&str, &str)] = &[
+        ("bravo-bytes-ba", "a lock with a bias has a word more than none: 8 bytes at least"),
+        ("bravo-bytes-pf-t", "4 integers of 4 bytes"),
+        ("bravo-guard", "1 - 1/(N + 1), and a twentieth less for chance"),
+        (
+            "bravo-guard-share",
+            "with no inhibition revocations take a fifth of the time: else the rule would ask for nothing",
+        ),
+        ("bravo-2d-interference", "as bravo-interference, which quotes the 6%"),
+        ("shfl-table1-atomics-contended", "\"without limit\": ten times what the other locks have"),
+        ("shfl-table1-atomics-others", "\"about 6\": a sixth more or less"),
+        ("shfl-fairness", "\"close to 0.5\": a fifth above it at most"),
+        ("shfl-fairness-others", "as shfl-fairness"),
+        (
+            "shfl-blocking-fairness",
+            "\"up to 0.6\", and a twentieth more, as the runs are shorter than the paper's",
+        ),
+        ("shfl-wakeups", "\"completely removes\": one in a hundred is left at most"),
+        ("shfl-wakeups-paper", "as shfl-wakeups"),
+        ("bueso-probability", "the paper's share, and a twentieth more or less"),
+        ("mckenney-brlock", "\"around a third\": a fifth to a half"),
+        ("mckenney-here-brlock", "as mckenney-brlock"),
+        ("mckenney-muted", "half of the ideal; an input, counted nowhere"),
+        ("mckenney-read-side", "\"no\": one in a hundred operations at most"),
+    ];
+
+    /// A bound that was chosen after a run would be one of these. Each is a word's of the glossary, or the claim's own number (as it
+    /// is, half or twice of it, half of the gain, twice of what remains), or is named.
+    #[test]
+    fn every_bound_is_a_word_or_a_number_of_the_paper_or_is_named() {
+        const WORDS: [f64; 10] = [1.2, 1.5, 0.8, 1.25, 1.0, 0.9, 1.1, 0.67, 1.0 / 1.5, 0.0];
+        let mut wrong = Vec::new();
+        for claim in all() {
+            let text = format!("{} {} {}", claim.number, claim.says, claim.note);
+            let split = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
+            let numbers =
+                split.filter_map(|number| number.trim_matches(['.', ',']).replace(',', "").parse().ok());
+            let follow = |n: f64| {
+                let percent = n / 100.0;
+                let of_number =
+                    [n, n / 2.0, 2.0 * n, 0.75 * n, 1.25 * n, 0.67 * n, 1.5 * n, n - 0.01, n + 0.01];
+                let of_factor = [f64::midpoint(1.0, n), 1.0 / (n + 1.0)];
+                let of_percent = [percent, 1.0 - percent, 2.0 * (1.0 - percent), 1.0 + percent / 2.0];
+                [&of_number[..], &of_factor[..], &of_percent[..]].concat()
+            };
+            let known: Vec<f64> = numbers.flat_map(follow).chain(WORDS).collect();
+            let is_own =
+                |bound: &f64| !known.iter().any(|known| (bound - known).abs() < 0.004 * bound.max(1.0));
+            let bounds = claim.checks.iter().flat_map(|check| match check.bound {
+                Bound::AtLeast(bound) | Bound::AtMost(bound) => vec![bound],
+                Bound::Within(least, most) => vec![least, most],
+            });
+            let own: Vec<f64> = bounds.filter(is_own).collect();
+            let is_named = OWN_BOUNDS.iter().any(|(id, _)| *id == claim.id);
+            if own.is_empty() == is_named {
+                wrong.push(format!("{}: {own:?}, named: {is_named}", claim.id));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

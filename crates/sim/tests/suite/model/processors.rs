@@ -60,6 +60,27 @@ fn an_idle_processor_steals() {
     assert_eq!(report.simulated_ns, 10_000 + 1500 + 90_000);
 }
 
+/// A thread that is stolen by another processor pays for the move with its cache lines, and with nothing else: each comes from where
+/// the thread has left it.
+#[test]
+fn a_thread_that_moves_fetches_its_lines_anew() {
+    let loads = |shape| {
+        let (x, loads) = (line(), Cell::new([0; 2]));
+        let mover = || {
+            store(&x);
+            assert_eq!(cpu(), 0);
+            work(120_000);
+            assert_eq!(cpu(), 1, "it has waited behind the other thread of processor 0, and was stolen");
+            loads.set([load(&x), load(&x)]);
+        };
+        let (short, long) = (|| work(150_000), || work(300_000));
+        play(&machine(shape), &exact(), vec![&mover, &short, &long]);
+        loads.into_inner()
+    };
+    assert_eq!(loads((1, 1, 2, 1)), [50, 1], "to another core of the socket");
+    assert_eq!(loads((2, 1, 1, 1)), [110, 1], "to another socket");
+}
+
 #[test]
 fn a_spinner_makes_room_for_the_one_it_waits_for() {
     let x = line();
