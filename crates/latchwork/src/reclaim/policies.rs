@@ -494,8 +494,9 @@ fn what_a_stalled_reader_held_up_is_reclaimed_soon() {
             assert_eq!(dropped.load(Relaxed), 0, "the reader may have them");
             leave.wait();
         });
-        let soon = (1..=100).find(|attempt| {
-            pause(*attempt);
+        // It takes some tens of objects.
+        let soon = (1..=160_u32).find(|attempt| {
+            pause(attempt.saturating_sub(100));
             retire(counting(dropped));
             dropped.load(Relaxed) >= 5000
         });
