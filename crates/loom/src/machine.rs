@@ -15,6 +15,9 @@
 //!   and going to sleep are one step with respect to wakers. Each sleeper is woken by itself, first
 //!   in, first out, so a wake that the wrong sleeper consumed is lost, and loom reports the
 //!   deadlock. There are no spurious wake-ups: they would hide lost ones.
+//! - **A release of a lock** ([`Machine::release_if`]) is the look at the queue, perhaps a look at the word, and the store. It is torn
+//!   for a waiter that goes to sleep between the look and the store: that sleep ends by itself, at any time. No other sleep does,
+//!   so a wakeup that is lost by another cause shows.
 //! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
 //!   at a point that loom chooses: every deadline passes early, late and in between.
 //! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
@@ -38,7 +41,7 @@ mod names;
 
 pub use execution::{exit_thread, stay, thread_number};
 pub(crate) use execution::{in_model, is_blind, mistake, owe_fence, shared_state, state, take_fence_owed};
-pub use model::{Grouping, Mistake, Model, deep, fails, one_fewer_daily, thorough};
+pub use model::{Grouping, Mistake, Model, Outcome, deep, fails, one_fewer_daily, thorough};
 
 /// Nodes in the waiting array.
 const WAITING_ARRAY: usize = 4;
@@ -52,6 +55,8 @@ const EARLY: u64 = 1_000_000;
 const LATE: u64 = 10_000_000_000;
 /// A deadline that has not passed before the clock thread has let time jump.
 pub const DEADLINE: Deadline = Deadline { clock: Clock::Monotonic, nanos: LATE };
+/// The deadline of a sleep that ends by itself only if a release of its word was torn, so that other lost wakeups show.
+const WHEN_TORN: Deadline = Deadline { clock: Clock::Monotonic, nanos: u64::MAX };
 
 /// The machine. See the [module documentation](self).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -95,17 +100,27 @@ unsafe impl Machine for Loom {
         spin(true);
     }
 
-    /// The algorithms' own loops around `pause` are cut short like `spin_for`.
-    /// One atomic step: a lost wakeup must show, and a torn release may lose one.
-    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
-        if state(|s| s.mistake == Mistake::TornRelease) {
-            let held = word.load(Ordering::Relaxed) == expected;
-            if held {
-                word.store(0, Ordering::Release);
-            }
-            return held;
+    /// The steps of a native machine. The release is torn for a waiter that went to sleep after the look. So it is for any if the
+    /// look found an old value.
+    #[track_caller]
+    fn release_if(queue: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
+        let (whole, blind) = state(|s| (s.whole_release, s.mistake == Mistake::BlindRelease));
+        if whole {
+            return word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok();
         }
-        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+        let is_empty = queue.load(Ordering::Relaxed).is_null();
+        let mut is_old = is_empty && queue.newest() != 0;
+        let mut looked = state(|s| s.look());
+        if !is_empty && !blind {
+            if word.load(Ordering::Relaxed) != expected {
+                return false;
+            }
+            is_old = word.newest() != u64::from(expected);
+            looked = state(|s| s.look());
+        }
+        word.store(0, Ordering::Release);
+        shared_state().tear(std::ptr::from_ref(word).addr(), if is_old { 0 } else { looked });
+        true
     }
 
     fn doze_at(_word: &Self::U32, _expected: u32, nanos: u64) {
@@ -113,13 +128,15 @@ unsafe impl Machine for Loom {
     }
 
     fn torn_timeout(_nanos: u64) -> Option<Deadline> {
-        None
+        let ends = state(|s| !s.whole_release && s.mistake != Mistake::NoTornTimeout);
+        ends.then_some(WHEN_TORN)
     }
 
     fn hints(_nanos: u32) -> u32 {
         1
     }
 
+    /// The algorithms' own loops around `pause` are cut short like `spin_for`.
     fn patience(_looks: u32) -> u32 {
         1
     }
@@ -134,7 +151,8 @@ unsafe impl Machine for Loom {
         let bucket = state.bucket(std::ptr::from_ref(word).addr());
         fence(Ordering::SeqCst);
         let mut sleepers = bucket.lock().unwrap();
-        if word.load(Ordering::Relaxed) != expected && state.mistake != Mistake::SleepsUnseen {
+        let is_expected = word.load(Ordering::Relaxed) == expected;
+        if !is_expected && state.mistake != Mistake::SleepsUnseen {
             return Wait::Woken;
         }
         let timed = deadline.is_some_and(|deadline| deadline.nanos <= LATE);
@@ -143,9 +161,20 @@ unsafe impl Machine for Loom {
             spin(false);
             return Wait::TimedOut;
         }
+        let until_torn = deadline == Some(WHEN_TORN);
+        if until_torn && is_expected && word.newest() != u64::from(expected) {
+            // A torn release, which this thread does not see yet.
+            drop(sleepers);
+            spin(false);
+            return Wait::TimedOut;
+        }
         let is_real_time = Self::is_real_time();
         let me = Sleeper { thread: thread::current(), timed, is_real_time, outcome: StdCell::new(None) };
         let me = Rc::new(me);
+        if until_torn {
+            let (at, now) = (std::ptr::from_ref(word).addr(), state.look());
+            state.until_torn.borrow_mut().push((at, now, me.clone()));
+        }
         let overtaken = sleepers.iter().position(|sleeper| is_real_time && !sleeper.is_real_time);
         let place = overtaken.unwrap_or(sleepers.len());
         sleepers.insert(place, me.clone());

@@ -3,6 +3,7 @@
 use super::machine::{Mistake, in_model, is_blind, mistake, owe_fence, state, take_fence_owed};
 use latchwork::machine::{Arith, Word};
 use loom::sync::atomic::{self, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 
 /// One of loom's atomics as a machine's word. Three things differ from a plain forwarding:
 ///
@@ -16,7 +17,28 @@ use loom::sync::atomic::{self, Ordering, fence};
 ///   as in C11, and a relaxed access in their place does not.
 /// - The end of a word's life is an access that every other access must happen before or after. So a queue node on a
 ///   waiter's stack that another thread still looks at is reported as the race that it is.
-pub struct Cell<A: End>(A);
+///
+/// The newest value is noted beside the atomic, for [`newest`](Cell::newest).
+pub struct Cell<A: End> {
+    atomic: A,
+    newest: AtomicU64,
+}
+
+impl<A: End> Cell<A> {
+    fn holding(atomic: A, value: u64) -> Self {
+        Cell { atomic, newest: AtomicU64::new(value) }
+    }
+
+    /// A write has left `value`. (loom switches threads before an access, so no other access comes between the write and this.)
+    fn note(&self, value: u64) {
+        self.newest.store(value, Ordering::Relaxed);
+    }
+
+    /// The value of the last write. The running thread may still load an older one.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Relaxed)
+    }
+}
 
 /// An atomic, with a check at the end of its life.
 pub trait End: Send + Sync + 'static {
@@ -27,7 +49,7 @@ pub trait End: Send + Sync + 'static {
 impl<A: End> Drop for Cell<A> {
     fn drop(&mut self) {
         if in_model() && !std::thread::panicking() {
-            self.0.end();
+            self.atomic.end();
         }
     }
 }
@@ -98,11 +120,11 @@ macro_rules! word {
         impl Word<$t> for Cell<$atomic> {
             #[track_caller]
             fn new(value: $t) -> Self {
-                Cell(<$atomic>::new(value))
+                Cell::holding(<$atomic>::new(value), value as u64)
             }
             #[track_caller]
             fn load(&self, order: Ordering) -> $t {
-                let value = self.0.load(load_order(order, size_of::<$t>()));
+                let value = self.atomic.load(load_order(order, size_of::<$t>()));
                 if size_of::<$t>() == 4 && is_blind() { 0 } else { value }
             }
             #[track_caller]
@@ -110,15 +132,21 @@ macro_rules! word {
                 if value == 2 && order == Ordering::Release && mistake() == Mistake::LostSkip {
                     return;
                 }
-                self.0.swap(value, store_order(order, size_of::<$t>()));
+                self.atomic.swap(value, store_order(order, size_of::<$t>()));
+                self.note(value as u64);
             }
             #[track_caller]
             fn swap(&self, value: $t, order: Ordering) -> $t {
-                self.0.swap(value, swap_order(order, size_of::<$t>()))
+                let old = self.atomic.swap(value, swap_order(order, size_of::<$t>()));
+                self.note(value as u64);
+                old
             }
             #[track_caller]
             fn compare_exchange(&self, current: $t, new: $t, ok: Ordering, err: Ordering) -> Result<$t, $t> {
-                self.0.compare_exchange(current, new, rmw_order(ok), load_order(err, size_of::<$t>()))
+                let err = load_order(err, size_of::<$t>());
+                let old = self.atomic.compare_exchange(current, new, rmw_order(ok), err)?;
+                self.note(new as u64);
+                Ok(old)
             }
         }
     };
@@ -130,19 +158,27 @@ macro_rules! arith {
         impl Arith<$t> for Cell<$atomic> {
             #[track_caller]
             fn fetch_add(&self, value: $t, order: Ordering) -> $t {
-                self.0.fetch_add(value, rmw_order(order))
+                let old = self.atomic.fetch_add(value, rmw_order(order));
+                self.note(old.wrapping_add(value) as u64);
+                old
             }
             #[track_caller]
             fn fetch_sub(&self, value: $t, order: Ordering) -> $t {
-                self.0.fetch_sub(value, rmw_order(order))
+                let old = self.atomic.fetch_sub(value, rmw_order(order));
+                self.note(old.wrapping_sub(value) as u64);
+                old
             }
             #[track_caller]
             fn fetch_or(&self, value: $t, order: Ordering) -> $t {
-                self.0.fetch_or(value, rmw_order(order))
+                let old = self.atomic.fetch_or(value, rmw_order(order));
+                self.note((old | value) as u64);
+                old
             }
             #[track_caller]
             fn fetch_and(&self, value: $t, order: Ordering) -> $t {
-                self.0.fetch_and(value, rmw_order(order))
+                let old = self.atomic.fetch_and(value, rmw_order(order));
+                self.note((old & value) as u64);
+                old
             }
         }
     };
@@ -211,11 +247,11 @@ impl<T: Send + Sync + 'static> End for atomic::AtomicPtr<T> {
 impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
     #[track_caller]
     fn new(value: *mut T) -> Self {
-        Cell(atomic::AtomicPtr::new(value))
+        Cell::holding(atomic::AtomicPtr::new(value), value.addr() as u64)
     }
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {
-        self.0.load(load_order(order, size_of::<*mut T>()))
+        self.atomic.load(load_order(order, size_of::<*mut T>()))
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
@@ -226,11 +262,14 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         if mistake() == Mistake::OpenRing && value.addr() == std::ptr::from_ref(self).addr() {
             return;
         }
-        self.0.swap(value, store_order(order, size_of::<*mut T>()));
+        self.atomic.swap(value, store_order(order, size_of::<*mut T>()));
+        self.note(value.addr() as u64);
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
-        self.0.swap(value, swap_order(order, size_of::<*mut T>()))
+        let old = self.atomic.swap(value, swap_order(order, size_of::<*mut T>()));
+        self.note(value.addr() as u64);
+        old
     }
     #[track_caller]
     fn compare_exchange(
@@ -243,6 +282,9 @@ impl<T: Send + Sync + 'static> Word<*mut T> for Cell<atomic::AtomicPtr<T>> {
         if current.is_null() && new.is_null() && mistake() == Mistake::SeenCleared {
             return Ok(current);
         }
-        self.0.compare_exchange(current, new, rmw_order(ok), load_order(err, size_of::<*mut T>()))
+        let err = load_order(err, size_of::<*mut T>());
+        let old = self.atomic.compare_exchange(current, new, rmw_order(ok), err)?;
+        self.note(new.addr() as u64);
+        Ok(old)
     }
 }

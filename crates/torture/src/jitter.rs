@@ -33,6 +33,8 @@ impl Flaw {
     /// A store to a pointer-sized word is seen by others only with the thread's next access to one, and no
     /// heavy fence makes it so.
     pub const STORE_BUFFERED: u8 = 6;
+    /// A release of a lock does not look whether a thread waits.
+    pub const BLIND_RELEASE: u8 = 7;
 }
 
 /// The native machine, with delays, and the promise `FLAW` broken.
@@ -43,6 +45,42 @@ pub struct Jitter<const FLAW: u8 = { Flaw::NONE }>;
 const OFFERS: u32 = 1000;
 /// Nanoseconds of a spinning thread's nap.
 const SPINNERS_NAP: u64 = 50_000;
+
+/// The deadline of a sleep that ends by itself only if a release of its word was torn, so that other lost wakeups show.
+const WHEN_TORN: Deadline = Deadline { clock: Clock::Monotonic, nanos: u64::MAX };
+/// Nanoseconds after which such a sleeper looks whether one was.
+const TORN_LOOK: u64 = 1_000_000;
+/// How many threads went to sleep at words with that deadline, how many releases of words were torn, and how many wakes there were.
+/// Words share counters.
+static SLEEPS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+static TORN: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+static WAKES: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+/// The word's counter among `counters`.
+fn counter(counters: &[AtomicU32; 256], address: usize) -> &AtomicU32 {
+    &counters[address / 8 % 256]
+}
+
+/// Sleeps until a wake, or until a release of the word is torn. That the word has changed does not end the sleep.
+fn wait_until_torn(word: &AtomicU32, mut expected: u32) -> Wait {
+    let address = std::ptr::from_ref(word).addr();
+    let counts = || [&TORN, &WAKES].map(|counters| counter(counters, address).load(Ordering::SeqCst));
+    let [torn, wakes] = counts();
+    counter(&SLEEPS, address).fetch_add(1, Ordering::SeqCst);
+    loop {
+        leave_if_abandoned();
+        let end = Deadline::after::<Native>(TORN_LOOK);
+        let outcome = Native::wait(word, expected, Some(end));
+        let [torn_now, wakes_now] = counts();
+        if outcome == Wait::Woken || wakes != wakes_now {
+            return Wait::Woken;
+        }
+        if torn != torn_now {
+            return Wait::TimedOut;
+        }
+        expected = word.load(Ordering::Relaxed);
+    }
+}
 
 thread_local! {
     /// State of the random delays; 0 for threads that do not take part.
@@ -304,6 +342,9 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
             }
             return Native::wait(word, word.load(Ordering::Relaxed), deadline);
         }
+        if deadline == Some(WHEN_TORN) {
+            return wait_until_torn(word, expected);
+        }
         Native::wait(word, expected, deadline)
     }
 
@@ -312,6 +353,7 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         if FLAW == Flaw::DROPPED_WAKE && chance().is_multiple_of(4) {
             return 0;
         }
+        counter(&WAKES, word.addr()).fetch_add(1, Ordering::SeqCst);
         Native::wake(word.cast(), count)
     }
 
@@ -346,13 +388,28 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         Native::acquire_swap(&word.0, value)
     }
 
-    /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
-    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
-        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    /// The steps of the native machine. The release is torn if a thread goes to sleep between the look and the store.
+    fn release_if(queue: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
+        let address = std::ptr::from_ref(word).addr(); // the lock may be gone after the store
+        let sleeps = || counter(&SLEEPS, address).load(Ordering::SeqCst);
+        let mut before = sleeps();
+        let is_empty = FLAW == Flaw::BLIND_RELEASE || queue.load(Ordering::Relaxed).is_null();
+        if !is_empty {
+            before = sleeps();
+            if word.load(Ordering::Relaxed) != expected {
+                return false;
+            }
+        }
+        // An exchange, so that it comes before the look at the counter.
+        word.swap(0, Ordering::Release);
+        if sleeps() != before {
+            counter(&TORN, address).fetch_add(1, Ordering::SeqCst);
+        }
+        true
     }
 
-    fn torn_timeout(nanos: u64) -> Option<Deadline> {
-        Self::safety_timeout(nanos)
+    fn torn_timeout(_nanos: u64) -> Option<Deadline> {
+        Some(WHEN_TORN)
     }
 
     fn now(clock: Clock) -> u64 {

@@ -93,23 +93,20 @@ impl Intervals {
     /// When the next sleep ends if no thread unparks the caller: at the `deadline`, or before.
     pub fn until<M: Machine>(&mut self, deadline: Option<Deadline>) -> Option<Deadline> {
         let nanos = self.next();
-        Self::first::<M>(deadline, nanos, M::safety_timeout(nanos))
+        Self::first::<M>(deadline, M::safety_timeout(nanos))
     }
 
     /// The same for a sleep that a torn [`release_if`](Machine::release_if) may leave without a wakeup.
     pub fn until_torn<M: Machine>(&mut self, deadline: Option<Deadline>) -> Option<Deadline> {
         let nanos = self.next();
-        Self::first::<M>(deadline, nanos, M::torn_timeout(nanos))
+        Self::first::<M>(deadline, M::torn_timeout(nanos))
     }
 
-    /// The first of the two deadlines; the second is `nanos` nanoseconds ahead.
-    fn first<M: Machine>(deadline: Option<Deadline>, nanos: u64, own: Option<Deadline>) -> Option<Deadline> {
+    /// The first of the two deadlines.
+    fn first<M: Machine>(deadline: Option<Deadline>, own: Option<Deadline>) -> Option<Deadline> {
         match (deadline, own) {
-            (Some(deadline), Some(_)) if deadline.nanos.saturating_sub(M::now(deadline.clock)) <= nanos => {
-                Some(deadline)
-            }
-            (_, Some(timeout)) => Some(timeout),
-            (deadline, None) => deadline,
+            (Some(deadline), Some(own)) if deadline.left::<M>() <= own.left::<M>() => Some(deadline),
+            (deadline, own) => own.or(deadline),
         }
     }
 }

@@ -241,8 +241,8 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     }
 
     /// The deadline, about `nanos` nanoseconds from now, of a sleep that may miss its wakeup because a
-    /// [`release_if`](Machine::release_if) was torn. `None` on a machine where it is one atomic step, so that a wakeup
-    /// which is lost by another cause shows.
+    /// [`release_if`](Machine::release_if) was torn. `None` on a machine where it is one atomic step. On machines that look for
+    /// lost wakeups it passes only if a release of the word was torn, so that a wakeup which is lost by another cause shows.
     fn torn_timeout(nanos: u64) -> Option<Deadline> {
         Some(Deadline::after::<Self>(nanos))
     }

@@ -33,6 +33,12 @@ pub(super) type Bucket = Mutex<VecDeque<Rc<Sleeper>>>;
 /// What one execution consists of.
 pub struct State {
     pub(super) mistake: Mistake,
+    /// Whether a release of a lock is one atomic step.
+    pub(super) whole_release: bool,
+    /// The threads that went to sleep until a release is torn, with the word and the time.
+    pub(super) until_torn: RefCell<Vec<(usize, usize, Rc<Sleeper>)>>,
+    /// That time: how many of those sleeps and of the looks of releases there were.
+    pub(super) looks: StdCell<usize>,
     pub(super) clock: bool,
     pub(super) is_late: bool,
     pub(super) names: Names,
@@ -79,6 +85,9 @@ impl State {
         let readers: Box<[_]> = (0..model.reader_slots).map(|_| UsizeCell::new(0)).collect();
         State {
             mistake: model.mistake,
+            whole_release: model.whole_release,
+            until_torn: RefCell::default(),
+            looks: StdCell::new(0),
             clock: model.clock,
             is_late: model.late,
             cut_short: StdCell::new(false),
@@ -130,6 +139,27 @@ impl State {
         let bucket = Rc::new(Mutex::new(VecDeque::new()));
         buckets.push((word, bucket.clone()));
         bucket
+    }
+
+    /// The time of a look, or of a thread's going to sleep: a number that grows.
+    pub(super) fn look(&self) -> usize {
+        self.looks.update(|looks| looks + 1);
+        self.looks.get()
+    }
+
+    /// A store has released the word. It is torn for a thread that went to sleep after the look: that sleep ends by itself.
+    pub(super) fn tear(&self, word: usize, looked: usize) {
+        let mut all = self.until_torn.borrow_mut();
+        let torn: Vec<_> = all.extract_if(.., |(at, slept, _)| *at == word && *slept > looked).collect();
+        drop(all);
+        for (_, _, sleeper) in torn {
+            let bucket = self.bucket(word);
+            let mut sleepers = bucket.lock().unwrap();
+            if let Some(at) = sleepers.iter().position(|other| Rc::ptr_eq(other, &sleeper)) {
+                sleepers.remove(at);
+                sleeper.end(Wait::TimedOut);
+            }
+        }
     }
 
     /// The end of an execution, when all threads but the first have been joined.

@@ -43,8 +43,10 @@ pub enum Mistake {
     BlindVoucher,
     /// A thread that exits gives its record back before it has left its section.
     EarlyReturn,
-    /// Other threads may write between the load and the store of `release_if`.
-    TornRelease,
+    /// A sleep that misses its wakeup because a release was torn does not end by itself.
+    NoTornTimeout,
+    /// A release of a lock does not look whether a thread waits.
+    BlindRelease,
     /// `wake` wakes nobody.
     DroppedWake,
     /// `wait` does not compare the word.
@@ -137,6 +139,8 @@ pub struct Model {
     pub real_time: Option<usize>,
     /// NUMA nodes, between which threads alternate.
     pub nodes: usize,
+    /// Whether a release of a lock is one atomic step, as in the kernel.
+    pub whole_release: bool,
     /// Whether there are records for reclamation. Other models do without, because loom spends time on each of their words.
     pub records: Option<Grouping>,
 }
@@ -155,6 +159,7 @@ impl Model {
             refusals: 0,
             real_time: None,
             nodes: 2,
+            whole_release: false,
             records: None,
         }
     }
@@ -178,6 +183,11 @@ impl Model {
     /// The same with all threads on one NUMA node.
     pub const fn on_one_node(self) -> Self {
         Model { nodes: 1, ..self }
+    }
+
+    /// The same where a release of a lock is one atomic step. No sleep has to end by itself then.
+    pub const fn with_whole_releases(self) -> Self {
+        Model { whole_release: true, ..self }
     }
 
     /// The same with records for reclamation, each in a group of its own.

@@ -27,6 +27,8 @@ mod seqlock;
 mod tables;
 mod tree;
 
+#[path = "../../../sim/tests/suite/broken/announces.rs"]
+mod announces;
 #[path = "../../../latchwork/tests/example/futex.rs"]
 mod example;
 

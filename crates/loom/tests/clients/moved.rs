@@ -115,8 +115,9 @@ fn free_after(lock: &Lock) {
 /// Where the last waiter gives up, so that it neither sleeps nor competes: a quarter of the executions.
 const CLIENT: [fn(&Lock); THREADS as usize] = [heads, waits, hurries, gives_up];
 
+/// Releases are one step: what the looks of a release may see would multiply the executions.
 fn model() -> Model {
-    Model::new(0).with_late_looks()
+    Model::new(0).with_late_looks().with_whole_releases()
 }
 
 /// No thread is preempted.

@@ -1,6 +1,9 @@
 //! Clients of the mutexes.
 
-use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily, stay, thorough, thread_number};
+use crate::announces::{ANNOUNCED, Announces, UNANNOUNCED, UNBOUNDED};
+use crate::machine::{
+    DEADLINE, Loom, Mistake, Model, Outcome, deep, fails, one_fewer_daily, stay, thorough, thread_number,
+};
 use latchwork::locks::mutex::mcs::RawMcs;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shfl_spin::RawShflSpin;
@@ -536,12 +539,45 @@ fn finds_sleep_without_a_look() {
         .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
 }
 
-/// Seeded: the head announces itself between the two halves of the holder's release, and then sleeps without a bound.
+/// Releases in one step, as in the kernel, where no sleep ends by itself; up to 2 preemptions.
+#[test]
+fn whole_releases() {
+    for_each_mutex!(L if L::INFO.name == "shfl" => Model::new(2)
+        .with_whole_releases()
+        .check(Shared::<L>::new, &[twice, twice], free_after::<L, 4>));
+}
+
+/// Seeded: the head announces itself between the look and the store of the holder's release, and then sleeps without a bound.
 #[test]
 fn finds_torn_release() {
     for_each_mutex!(L if L::INFO.name == "shfl" => Model::new(2)
-        .with_mistake(Mistake::TornRelease)
+        .with_mistake(Mistake::NoTornTimeout)
         .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// Seeded: the holder's release does not look whether there is a head that sleeps.
+#[test]
+fn finds_blind_release() {
+    for_each_mutex!(L if L::INFO.name == "shfl" => Model::new(2)
+        .with_mistake(Mistake::BlindRelease)
+        .check_fails(Shared::<L>::new, &[once, once], free_after::<L, 2>));
+}
+
+/// A waiter that is not in the queue when it announces itself, and one that sleeps without a bound: releases in one step wake
+/// both, and releases in the steps of a native machine do not.
+#[test]
+fn finds_a_waiter_that_the_look_does_not_find() {
+    type Twin<const KIND: u8> = Announces<Loom, KIND>;
+    fn check<const KIND: u8>(model: Model) -> Outcome {
+        model.check(Shared::<Twin<KIND>>::new, &[once, once], free_after::<Twin<KIND>, 2>)
+    }
+    let (steps, whole) = (Model::new(2), Model::new(2).with_whole_releases());
+    crate::report("announced", || check::<ANNOUNCED>(steps));
+    crate::report("unannounced", || check::<UNANNOUNCED>(whole));
+    crate::report("unbounded", || check::<UNBOUNDED>(whole));
+    for twin in [check::<UNANNOUNCED>, check::<UNBOUNDED>] {
+        assert!(fails(|| twin(steps)).contains("deadlock"));
+    }
 }
 
 /// Two locks, of which the second is taken while the first is held.

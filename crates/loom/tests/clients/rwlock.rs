@@ -517,10 +517,14 @@ fn finds_sleep_without_a_look() {
         .check_fails(Shared::<R>::new, &[reads, writes], free_after::<R, 1>));
 }
 
-/// Seeded: the head announces that it sleeps between the two halves of the writer's release.
+/// Seeded: the head announces that it sleeps between the look and the store of the writer's release, and then sleeps without a
+/// bound; the release does not look whether there is such a head.
 #[test]
 fn finds_torn_release() {
     for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
-        .with_mistake(Mistake::TornRelease)
+        .with_mistake(Mistake::NoTornTimeout)
+        .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
+    for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
+        .with_mistake(Mistake::BlindRelease)
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
 }

@@ -141,6 +141,8 @@ pub(super) struct Client {
     pub grouped: bool,
     /// Whether the kernel refuses the heavy fence.
     pub refused: bool,
+    /// Whether a release of a lock is one step.
+    pub whole: bool,
     /// The units of a semaphore, or the limit of a domain.
     pub units: u32,
 }
@@ -163,6 +165,8 @@ impl Client {
             nodes: 1 + rng.below(2) as u32,
             grouped: rng.below(2) == 0,
             refused: false,
+            // Not another number, without which each seed would give another client than before.
+            whole: rng.clone().next().is_multiple_of(4),
             units: 0,
         }
     }
@@ -309,6 +313,7 @@ impl Client {
         also(Client { used: false, ..*self });
         also(Client { forgotten: false, ..*self });
         also(Client { refused: false, ..*self });
+        also(Client { whole: false, ..*self });
         also(Client { patience: 1, ..*self });
         also(Client { nodes: 1, ..*self });
         also(Client { grouped: false, ..*self });
@@ -352,6 +357,7 @@ impl fmt::Display for Client {
             (self.used, "a thread waits in vain before".into()),
             (self.forgotten, "a guard was forgotten before".into()),
             (self.refused, "the heavy fence is refused".into()),
+            (self.whole, "a release is one step".into()),
             (self.units > 0, format!("units {}", self.units)),
         ] {
             if is {

@@ -38,6 +38,11 @@ const PRIORITIES: u32 = 1 << 20;
 /// Pauses after which a sleeper's deadline passes, while others could go on like this for ever.
 const NAP: u32 = 48;
 
+/// The deadline of a sleep that ends by itself only if a release of its word was torn, so that other lost wakeups show.
+pub(super) const WHEN_TORN: u64 = u64::MAX;
+/// Nanoseconds until it does then.
+const TORN_NS: u64 = 1_000_000;
+
 /// Steps after which a sleeper's deadline passes in any case, though others go on.
 const LONGEST: u32 = 1_000;
 
@@ -76,6 +81,8 @@ struct Buffered {
     value: u64,
     /// The step at which it becomes visible, if those in front of it are.
     due: u32,
+    /// Of a release of a lock: the step of the look before it.
+    looked: Option<u32>,
 }
 
 struct Thread {
@@ -83,6 +90,8 @@ struct Thread {
     priority: u32,
     outcome: Wait,
     deadline: Option<u64>,
+    /// The step at which it went to sleep, if a torn release of the word ends the sleep.
+    until_torn: Option<u32>,
     /// The step at which the deadline of a sleep passes by itself.
     expires: u32,
     yielder: *const Yielder,
@@ -104,9 +113,10 @@ impl Thread {
             priority: 0,
             outcome: Wait::Woken,
             deadline: None,
+            until_torn: None,
             expires: u32::MAX,
             yielder: null(),
-            buffer: [Buffered { place: Place::NOWHERE, value: 0, due: 0 }; BUFFER],
+            buffer: [Buffered { place: Place::NOWHERE, value: 0, due: 0, looked: None }; BUFFER],
             first: 0,
             stored: 0,
             operation: 0,
@@ -185,6 +195,8 @@ pub(super) struct State {
     pub(super) freeze: Option<(usize, u32)>,
     pub frozen: bool,
     pub refused_fences: bool,
+    /// Whether a release of a lock is one step.
+    pub whole_releases: bool,
     /// The step after which chance has another seed.
     until: u32,
     pub coverage: Coverage,
@@ -243,6 +255,7 @@ pub(super) struct Setup {
     pub nodes: u32,
     pub freeze: Option<(usize, u32)>,
     pub refused_fences: bool,
+    pub whole_releases: bool,
 }
 
 impl Engine {
@@ -283,6 +296,7 @@ impl Engine {
                 freeze: None,
                 frozen: false,
                 refused_fences: false,
+                whole_releases: false,
                 until: u32::MAX,
                 coverage: Coverage::new(),
                 covered: start..start + COVERED,

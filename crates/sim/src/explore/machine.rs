@@ -1,8 +1,8 @@
 //! The machine that explores, as locks see it.
 
-use super::engine::{inside, world as engine};
+use super::engine::{WHEN_TORN, inside, world as engine};
 use super::plan::Kind;
-use super::words::{Ptr, U8, U32, U64, Usize};
+use super::words::{self, Ptr, U8, U32, U64, Usize};
 use super::{Mistake, trace, world};
 use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
@@ -165,20 +165,19 @@ unsafe impl Machine for Explore {
         word.swap(value, Ordering::Acquire)
     }
 
-    /// One atomic step: a lost wakeup must show, and a torn unlock may lose one.
-    fn release_if(_: &Self::Ptr<QNode<Self>>, word: &U32, expected: u32) -> bool {
-        if inside().is_some_and(|engine| engine.with(|s| s.mistake) == Mistake::TornRelease) {
-            let held = word.load(Ordering::Relaxed) == expected;
-            if held {
-                word.store(0, Ordering::Release);
-            }
-            return held;
+    /// The steps of a native machine, or one step, as in the kernel.
+    fn release_if(queue: &Self::Ptr<QNode<Self>>, word: &U32, expected: u32) -> bool {
+        let (whole, blind) = engine().with(|s| (s.whole_releases, s.mistake == Mistake::BlindRelease));
+        if whole {
+            return word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok();
         }
-        word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+        words::release_if(queue.load(Ordering::Relaxed).is_null() || blind, word, expected)
     }
 
     fn torn_timeout(nanos: u64) -> Option<Deadline> {
-        Self::safety_timeout(nanos)
+        let ends = engine().with(|s| !s.whole_releases && s.mistake != Mistake::NoTornTimeout);
+        let torn = Deadline { clock: Clock::Monotonic, nanos: WHEN_TORN };
+        Self::safety_timeout(nanos).or(ends.then_some(torn))
     }
 
     fn hints(nanos: u32) -> u32 {

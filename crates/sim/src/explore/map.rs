@@ -2,8 +2,9 @@
 //!
 //! What is done to a key, and what each operation has seen, is kept as a history. At the end each key's history must be one
 //! that a map can have which one thread at a time uses (linearizability; decided by search, after Wing and Gong, "Testing and
-//! Verifying Concurrent Objects", 1993). Stores may stay in a thread's buffer after its operation is over, so an operation has
-//! ended, for the others, when the buffer has been seen empty after it.
+//! Verifying Concurrent Objects", 1993). Stores may stay in a thread's buffer after its operation is over, even the one that
+//! releases the lock. So an operation has ended, for the others, when the buffer has been seen empty after it. The operations of one
+//! thread keep their order.
 
 use super::Mistake;
 use super::client::{Client, Operation, What, operations};
@@ -130,9 +131,12 @@ fn has_order(events: &[Event]) -> bool {
             continue;
         }
         let left = || (0..events.len()).filter(|at| past >> at & 1 == 0);
-        // Only an operation can be next that began before each of the others had ended.
+        // Only an operation can be next that began before each of the others had ended, and after those of its own thread.
         let first_end = left().map(|at| events[at].ended).min().expect("some are left");
-        for at in left().filter(|at| events[*at].began <= first_end) {
+        let is_first = |event: &Event| {
+            left().all(|at| events[at].thread != event.thread || events[at].began >= event.began)
+        };
+        for at in left().filter(|at| events[*at].began <= first_end && is_first(&events[*at])) {
             if let Some(then) = events[at].done.after(value) {
                 open.push((past | 1 << at, then));
             }
@@ -337,7 +341,7 @@ impl<T: Table> Map<T> {
         let mut history = self.history.borrow_mut();
         for event in history.iter_mut().filter(|event| event.ended == u32::MAX) {
             let over = !matches!(event.done, Done::Open);
-            if over && (event.thread == thread || !here().with(|s| s.has_stores(event.thread))) {
+            if over && !here().with(|s| s.has_stores(event.thread)) {
                 event.ended = now;
             }
         }

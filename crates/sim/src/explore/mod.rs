@@ -63,8 +63,10 @@ pub enum Mistake {
     UntakenRecord,
     /// A thread does not look at those below it in its group of records.
     BlindVoucher,
-    /// Other threads run between the load and the store of `release_if`.
-    TornRelease,
+    /// A sleep that misses its wakeup because a release was torn does not end by itself.
+    NoTornTimeout,
+    /// `release_if` does not look whether a thread waits.
+    BlindRelease,
     /// `wake` wakes nobody.
     DroppedWake,
     /// `wait` does not compare the word.
@@ -91,7 +93,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All that can be made.
-    pub const ALL: [Mistake; 20] = [
+    pub const ALL: [Mistake; 21] = [
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
@@ -100,7 +102,8 @@ impl Mistake {
         Mistake::SkipsReader,
         Mistake::UntakenRecord,
         Mistake::BlindVoucher,
-        Mistake::TornRelease,
+        Mistake::NoTornTimeout,
+        Mistake::BlindRelease,
         Mistake::DroppedWake,
         Mistake::SleepsUnseen,
         Mistake::BlindScan,

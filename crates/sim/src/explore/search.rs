@@ -274,6 +274,7 @@ impl Explorer<'_> {
             nodes: client.nodes,
             freeze: self.freeze.get(),
             refused_fences: client.refused,
+            whole_releases: client.whole,
         };
         self.engine.begin(setup, client.grouped);
         let result = (self.calls.run)(self.engine, client);

@@ -105,9 +105,9 @@ fn load(place: Place) -> u64 {
     value
 }
 
-/// A store: one step. Its value may stay in the thread's store buffer.
+/// A store: one step. Its value may stay in the thread's store buffer. `looked`: see [`release_if`].
 #[inline(never)]
-fn store(place: Place, bits: u64, order: Ordering) {
+fn store(place: Place, bits: u64, order: Ordering, looked: Option<u32>) {
     let Some(engine) = inside() else { return place.set(bits) };
     if engine.with(|s| s.loses(place, bits, order)) {
         return;
@@ -121,7 +121,7 @@ fn store(place: Place, bits: u64, order: Ordering) {
         _ => engine.mark(),
     }
     engine.touch(place, "store");
-    let buffered = engine.with(|s| s.store(place, bits));
+    let buffered = engine.with(|s| s.store(place, bits, looked));
     trace!(engine, place, if buffered { "store (buffered)" } else { "store" }, None, Some(bits));
 }
 
@@ -144,6 +144,16 @@ fn replace(place: Place, change: Change) -> u64 {
     });
     trace!(engine, place, change.name(), Some(old), Some(new));
     old
+}
+
+/// [`Machine::release_if`](latchwork::machine::Machine::release_if), in the steps of a native machine, after the look at the queue. The
+/// engine knows the step of the last look, to tell whether the release is torn.
+pub(super) fn release_if(is_empty: bool, word: &U32, expected: u32) -> bool {
+    let held = is_empty || word.load(Ordering::Relaxed) == expected;
+    if held {
+        store(word.place(), 0, Ordering::Release, inside().map(|engine| engine.with(|s| s.step)));
+    }
+    held
 }
 
 /// Whether the machine says, by mistake, that it has exchanged null for null.
@@ -192,7 +202,7 @@ macro_rules! word {
 
             #[inline]
             fn store(&self, value: $t, order: Ordering) {
-                store(self.place(), value.to_bits(), order);
+                store(self.place(), value.to_bits(), order, None);
             }
 
             #[inline]

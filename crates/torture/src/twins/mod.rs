@@ -66,6 +66,7 @@ pub fn all() -> Vec<Twin> {
     type Blind = Jitter<{ Flaw::BLIND_SCAN }>;
     type Reuses = Jitter<{ Flaw::NODE_REUSED }>;
     type Skips = Jitter<{ Flaw::SKIPS_READER }>;
+    type Blinks = Jitter<{ Flaw::BLIND_RELEASE }>;
     type Buffers = Jitter<{ Flaw::STORE_BUFFERED }>;
     let mut twins = vec![
         twin(
@@ -115,6 +116,12 @@ pub fn all() -> Vec<Twin> {
             "shfl on a machine where one wake in four wakes nobody",
             STUCK,
             Scenario::new("exclusion", "jitter", exclusion::<Exclusive<RawShfl<Drops>>>),
+        ),
+        twin(
+            "blind-release",
+            "shfl on a machine whose release does not look whether a thread waits",
+            STUCK,
+            Scenario::new("exclusion", "jitter", exclusion::<Exclusive<RawShfl<Blinks>>>),
         ),
         twin(
             "dropped-notification",

@@ -65,9 +65,10 @@ impl State {
         place.value()
     }
 
-    /// A plain store. Returns whether it stays in the buffer for now.
+    /// A plain store. Returns whether it stays in the buffer for now. If it releases a lock, the thread has `looked` at this step
+    /// whether another one waits.
     #[inline]
-    pub(in crate::explore) fn store(&mut self, place: Place, value: u64) -> bool {
+    pub(in crate::explore) fn store(&mut self, place: Place, value: u64, looked: Option<u32>) -> bool {
         let delay = self.decide(Kind::Delay, 0, |chance| {
             if chance.happens(chance.buffered, 8) {
                 1 + chance.rng.below(u64::from(chance.longest)) as u32
@@ -75,25 +76,29 @@ impl State {
                 0
             }
         });
-        self.store_for(place, value, delay)
-    }
-
-    pub(super) fn store_for(&mut self, place: Place, value: u64, delay: u32) -> bool {
         let me = self.running;
+        let entry = Buffered { place, value, due: self.step + delay, looked };
         if delay == 0 && self.threads[me].stored == 0 {
-            self.write(place, value);
+            self.show(entry);
             return false;
         }
         if self.threads[me].stored == BUFFER {
             self.flush(me);
         }
-        let due = self.step + delay;
         let thread = &mut self.threads[me];
-        thread.buffer[(thread.first + thread.stored) % BUFFER] = Buffered { place, value, due };
+        thread.buffer[(thread.first + thread.stored) % BUFFER] = entry;
         thread.stored += 1;
         self.buffering |= 1 << me;
         self.plan();
         true
+    }
+
+    /// A store becomes visible.
+    fn show(&mut self, entry: Buffered) {
+        self.write(entry.place, entry.value);
+        if let Some(looked) = entry.looked {
+            self.tear(entry.place.address, looked);
+        }
     }
 
     /// The oldest store of a thread's buffer becomes visible.
@@ -110,7 +115,7 @@ impl State {
                 let word = self.name(entry.place.address);
                 self.note(format!("(store of thread {number} is visible: {word} = {:#x})", entry.value));
             }
-            self.write(entry.place, entry.value);
+            self.show(entry);
         } else {
             let word = self.name(entry.place.address);
             self.failure

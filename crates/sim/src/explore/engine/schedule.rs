@@ -13,6 +13,7 @@ impl State {
             (thread.operation, thread.steps) = (0, 0);
             thread.expires = u32::MAX;
             thread.deadline = None;
+            thread.until_torn = None;
             thread.waits = false;
         }
         self.count = setup.threads;
@@ -34,6 +35,7 @@ impl State {
         self.freeze = setup.freeze;
         self.frozen = false;
         self.refused_fences = setup.refused_fences;
+        self.whole_releases = setup.whole_releases;
         self.running = 0;
         self.coverage.begin();
         self.until = match &self.source {
@@ -403,6 +405,7 @@ impl State {
         sleeper.outcome = outcome;
         sleeper.expires = u32::MAX;
         sleeper.deadline = None;
+        sleeper.until_torn = None;
         self.timed &= !(1 << thread);
         if sleeper.status != Status::Frozen {
             sleeper.status = Status::Runnable;

@@ -17,13 +17,36 @@ impl State {
         if address != 0 {
             self.sleepers.push_back((address, me));
         }
-        if deadline.is_some() {
-            let after = self.decide(Kind::Expire, 0, |chance| {
-                if chance.happens(chance.expires, 8) { 1 + chance.rng.below(60) as u32 } else { 0 }
-            });
-            self.threads[me].deadline = deadline;
-            self.threads[me].expires = self.step + if after == 0 { LONGEST } else { after };
-            self.timed |= 1 << me;
+        match deadline {
+            Some(WHEN_TORN) => self.threads[me].until_torn = Some(self.step),
+            Some(deadline) => self.end_by(me, deadline),
+            None => (),
+        }
+    }
+
+    /// The sleep of a thread has a deadline.
+    fn end_by(&mut self, sleeper: usize, deadline: u64) {
+        let after = self.decide(Kind::Expire, 0, |chance| {
+            if chance.happens(chance.expires, 8) { 1 + chance.rng.below(60) as u32 } else { 0 }
+        });
+        self.threads[sleeper].deadline = Some(deadline);
+        self.threads[sleeper].expires = self.step + if after == 0 { LONGEST } else { after };
+        self.timed |= 1 << sleeper;
+    }
+
+    /// A store has released a lock. It is torn for a thread that went to sleep after the look: that one may get no wakeup, and wakes
+    /// up by itself.
+    pub(super) fn tear(&mut self, address: usize, looked: u32) {
+        for at in 0..self.sleepers.len() {
+            let (word, sleeper) = self.sleepers[at];
+            if word == address && self.threads[sleeper].until_torn.is_some_and(|slept| slept > looked) {
+                if self.trace.is_some() {
+                    self.note(format!("(the release is torn for thread {sleeper})"));
+                }
+                self.threads[sleeper].until_torn = None;
+                self.end_by(sleeper, self.time() + TORN_NS);
+                self.plan();
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 //! Locks that are broken on purpose.
 
+mod announces;
 mod modes;
 mod strategies;
+pub use announces::*;
 pub use modes::*;
 pub use strategies::*;
 

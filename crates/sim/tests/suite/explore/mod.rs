@@ -95,6 +95,17 @@ fn broken_locks_are_found() {
     must_fail(&Target::rwlock::<OverlooksReaders<Explore>>(), &settings, &[BESIDE, "nobody else used it"]);
 }
 
+/// A waiter that a release in one step wakes, and a release that looks at the queue first does not.
+#[test]
+fn broken_announcements_are_found() {
+    use broken::*;
+    let settings = Settings { shrink: false, ..Settings::default() };
+    must_fail(&Target::mutex::<Announces<Explore, UNANNOUNCED>>(), &settings, &[STUCK]);
+    must_fail(&Target::mutex::<Announces<Explore, UNBOUNDED>>(), &settings, &[STUCK]);
+    let sound = failure(&Target::mutex::<Announces<Explore, ANNOUNCED>>(), &settings);
+    assert!(sound.is_none(), "without a mistake: {sound:?}");
+}
+
 /// A downgrade and an upgrade that let go of the lock in between, and fair unlocks that wake no thread.
 #[test]
 fn broken_modes_are_found() {
@@ -136,12 +147,13 @@ fn a_failure_can_be_repeated() {
 #[test]
 fn mistakes_are_found() {
     use Mistake::*;
-    let cases: [(Mistake, &[&str], &[&str]); 24] = [
+    let cases: [(Mistake, &[&str], &[&str]); 25] = [
         (NoHeavyFence, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (NoHeavyFence, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED, "was never reclaimed"]),
         (NoHeavyFence, &["counted"], &["twice", "was never reclaimed", RECLAIMED, STUCK, "no end"]),
         (NoFullFence, &["qsbr"], &[RECLAIMED]),
-        (TornRelease, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
+        (NoTornTimeout, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
+        (BlindRelease, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
         // Two threads with one record: what the one protects seems to be the other's own.
         (UntakenRecord, &["rcu", "epoch", "interval"], &[RECLAIMED, "being reclaimed"]),
         (UntakenRecord, &["hazard"], &[RECLAIMED, "being reclaimed", "protects a retired object"]),
