@@ -13,7 +13,7 @@
 //!
 //! # States
 //!
-//! `words.rs` has the bits of the three words.
+//! `words.rs` has the bits of `word` and `readers`, and [`turn`](crate::locks::mutex::turn) has those of `turn`.
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
@@ -39,7 +39,7 @@
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
 //! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
-//! | (N) | the head sets ASLEEP, and naps if CLAIMED is not set | a fair unlock sets CLAIMED, and clears ASLEEP: one of the two comes second in `turn`, so the head sees CLAIMED, or the unlock ends the nap |
+//! | (N) | the head naps if CLAIMED is not set | a fair unlock sets CLAIMED, and ends the nap: see [`turn`](crate::locks::mutex::turn) |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
@@ -88,6 +88,7 @@ use super::{ConstNew, Info, RawRwLock, Suspension};
 use crate::locks::for_assembly::CompareRwLock;
 use crate::locks::mutex::policies::NumaPolicy;
 use crate::locks::mutex::shuffle::Policy;
+use crate::locks::mutex::turn::Turn;
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -106,7 +107,7 @@ pub struct RawShflRw<M: Machine, P = NumaPolicy> {
     word: M::U32,
     readers: M::U32,
     tail: M::Ptr<QNode<M>>,
-    turn: M::U32,
+    turn: Turn<M>,
     policy: PhantomData<P>,
 }
 
@@ -117,7 +118,7 @@ impl RawShflRw<Native> {
             word: AtomicU32::new(FREE),
             readers: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
-            turn: AtomicU32::new(0),
+            turn: Turn(AtomicU32::new(0)),
             policy: PhantomData,
         }
     }
@@ -151,7 +152,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
             word: M::U32::new(FREE),
             readers: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
-            turn: M::U32::new(0),
+            turn: Turn(M::U32::new(0)),
             policy: PhantomData,
         }
     }

@@ -2,10 +2,9 @@
 
 use super::words::*;
 use super::{RawShflRw, unpark};
-use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
-use crate::locks::mutex::sleepers::{self, PROMISE_BOUND, age, stamp};
-use crate::locks::mutex::vain::{self, VAIN};
+use crate::locks::mutex::sleepers;
+use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -56,7 +55,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 // woken here.
                 self.readers.fetch_and(!PARKED, Relaxed);
                 unpark::<M>(&raw const self.readers);
-            } else if !state.is_lapsed() && !state.is_claimed() && self.turn_exceeds(P::TURN) {
+            } else if !state.is_lapsed() && !state.is_claimed() && self.turn.exceeds(P::TURN) {
                 self.word.fetch_or(CLAIMED, Relaxed); // for the head, which sleeps until no reader is inside
             }
         }
@@ -131,11 +130,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[cold]
     fn lapses(&self, state: State) -> bool {
         let next = if !state.is_offered() {
-            let turn = self.turn();
-            let offered = stamp::<M>().with(turn.only(ASLEEP.with(VAIN)));
-            _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
+            self.turn.restamp();
             State(state.0 | OFFERED)
-        } else if self.turn_exceeds(PROMISE_BOUND) {
+        } else if self.turn.exceeds(PROMISE_BOUND) {
             State(state.0 & !CLAIMS | LAPSED)
         } else {
             return false;
@@ -155,12 +152,14 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         loop {
-            let spun = match self.spin_as_newcomer(side) {
-                Ok(()) => return true,
-                Err(spun) => spun,
-            };
+            let beside = P::BESIDE && self.turn.get().has(ASLEEP) && !self.state().is_claimed();
+            let spins = self.is_queue_empty() || beside;
+            let spin = |nanos, at_once| self.spin(side, nanos, at_once, || self.steal(side));
+            if self.turn.try_as_newcomer::<P>(spins, spin) {
+                return true;
+            }
             if !self.state().is_lapsed() {
-                return self.lock_queued(side, deadline, spun, watch);
+                return self.lock_queued(side, deadline, spins, watch);
             }
             // `None`: the head runs again, and the caller may queue.
             let attempt = || {
@@ -173,18 +172,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
     }
 
-    /// A newcomer's attempts before it queues. Without success, whether it has spun, or would have if that paid.
-    fn spin_as_newcomer(&self, side: Side) -> Result<(), bool> {
-        let beside = P::BESIDE && self.turn().has(ASLEEP) && !self.state().is_claimed();
-        let spins = self.is_queue_empty() || beside;
-        if !spins || !vain::spins_pay::<M, P>(&self.turn) {
-            return if self.steal(side) { Ok(()) } else { Err(spins) };
-        }
-        let taken = self.spin(side, P::SPIN, false, || self.steal(side));
-        vain::learn::<M, P>(&self.turn, taken);
-        if taken { Ok(()) } else { Err(true) }
-    }
-
     /// [`sleepers::spin`] at the words. A reader takes an open lock at once.
     pub(super) fn spin(&self, side: Side, nanos: u32, at_once: bool, take: impl Fn() -> bool) -> bool {
         sleepers::spin::<M, P>(nanos, at_once || side != Side::Write, || self.is_open(side), take)
@@ -193,15 +180,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Whether no thread inside keeps `side` out.
     pub(super) fn is_open(&self, side: Side) -> bool {
         !self.state().is_written() && !self.inside().keeps_out(side)
-    }
-
-    pub(super) fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
-    }
-
-    /// Whether the head's turn has lasted for longer than `bound` microseconds.
-    pub(super) fn turn_exceeds(&self, bound: u32) -> bool {
-        age::<M>(self.turn()) > bound
     }
 
     pub(super) fn is_queue_empty(&self) -> bool {

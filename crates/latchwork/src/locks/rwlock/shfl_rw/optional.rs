@@ -25,7 +25,6 @@
 use super::queue::TURNING;
 use super::words::*;
 use super::{RawShflRw, unpark};
-use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
 use crate::locks::rwlock::wait::{Await, Naps};
 use crate::locks::rwlock::{RawDowngrade, RawFair, RawRecursive, RawRwLock, RawUpgrade, Timeout};
@@ -99,11 +98,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().is_lapsed() {
             self.word.fetch_or(CLAIMED | LEFT, Relaxed);
-            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words. Release: with CLAIMED, for a head that
-            // comes second.
-            if Bits(self.turn.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
-                unpark::<M>(&raw const self.turn);
-            }
+            self.turn.end_nap(); // (N)
         }
     }
 }

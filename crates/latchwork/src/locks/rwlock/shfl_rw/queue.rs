@@ -2,19 +2,15 @@
 
 use super::RawShflRw;
 use super::words::*;
-use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY};
-use crate::locks::mutex::vain;
-use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
+use crate::locks::mutex::sleepers::{self, Head, READY, Sleeps};
+use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
+use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
 /// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions. Not tuned.
 pub(super) const TURNING: u32 = 16;
-/// Pauses of [`Policy::LOOK`] between the head's announcement and its second look: 0.8 microseconds, far longer than the two
-/// instructions of a release.
-const SETTLES: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run. No measurement of other numbers is kept.
 const INVITATIONS: u32 = 16;
@@ -51,15 +47,11 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             self.rescue(side)
         };
         let key = key::<M, P>(side);
-        let spins = M::hints(if vain::spins_pay::<M, P>(&self.turn) { P::SPIN } else { P::LOOK });
-        let waited = sleepers::wait_for_head(&self.tail, key, deadline, spins, enter);
+        let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
         let Head { node, at_once, locked } = match waited {
             Ok(head) => head,
             Err(locked) => return locked,
         };
-        if at_once {
-            vain::begin_turn::<M>(&self.turn);
-        }
         let locked = locked || self.compete(node, side, deadline, spun && at_once, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
@@ -71,7 +63,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
     fn rescue(&self, side: Side) -> bool {
-        (self.state().is_lapsed() || self.turn_exceeds(PROMISE_BOUND)) && self.steal(side)
+        (self.state().is_lapsed() || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
@@ -84,11 +76,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         mut spun: bool,
         watch: &dyn Fn(),
     ) -> bool {
-        let mut intervals = Intervals::of_head();
-        let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
+        let mut sleeps = Sleeps::new::<P>();
         loop {
-            let long = self.turn_exceeds(PROMISE_BOUND);
-            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_open(side));
+            sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
             if self.inside().is_parked() {
                 self.readers.fetch_and(!PARKED, Relaxed);
@@ -96,7 +86,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if side == Side::Upgradable && !self.state().is_shared() {
                 self.word.fetch_or(SHARED, Relaxed);
             }
-            let demands = self.state().is_claimed() || self.turn_exceeds(P::TURN);
+            let demands = self.state().is_claimed() || self.turn.exceeds(P::TURN);
             let drains = side == Side::Write && self.is_kept_out_by_readers(side);
             if demands || drains {
                 self.word.fetch_or(CLAIMED, Relaxed);
@@ -114,18 +104,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.takes_claim_back() {
                 continue;
             }
-            let turn = Bits(self.turn.fetch_or(ASLEEP.0, Acquire)).with(ASLEEP); // (N)
-            if slept && !demands && P::NAPS {
-                let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
-                if !self.state().is_claimed() {
-                    M::doze_at(&self.turn, turn.0, nanos);
-                }
-                nap = sleepers::longer::<P>(nap);
-            } else {
-                self.park(side, intervals.until_torn::<M>(deadline));
-                slept = true;
-            }
-            self.turn.fetch_and(!ASLEEP.0, Relaxed);
+            let is_left = || self.state().is_claimed();
+            sleeps.take::<M, P>(&self.turn, deadline, demands, is_left, |until| self.park(side, until));
             watch();
         }
     }
@@ -208,7 +188,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         } else if self.word.compare_exchange(state.0, state.0 | PARKED, Relaxed, Relaxed).is_ok() {
             // (F) the writer's release comes after this, and finds PARKED; or it is torn, and has overwritten PARKED when the
             // pause ends.
-            (1..M::patience(SETTLES)).for_each(|_| M::pause(M::hints(P::LOOK)));
+            sleepers::let_release_end::<M>();
             let state = self.state();
             if state.is_parked() {
                 M::wait(&self.word, state.0, deadline);
@@ -218,7 +198,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
-        vain::begin_turn::<M>(&self.turn); // the next head's, by (R), (L) or (C) of `sleepers`
+        self.turn.begin(); // the next head's, by (R), (L) or (C) of `sleepers`
         let next = sleepers::next_head(&self.tail, node);
         let Some((status, key)) = next else { return };
         let kept_out = match side {
@@ -231,7 +211,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // moved before PARKED is set: the thread that sees PARKED must find the sleeper. (A waiter of another lock may be moved in its
             // place: see `leave` in `shfl`.)
             let at = if side == Side::Write { &self.word } else { &self.readers };
-            self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
+            self.turn.0.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, at);
             at.fetch_or(PARKED, Relaxed);
         } else {

@@ -1,4 +1,4 @@
-//! The three words of [`RawShflRw`](super::RawShflRw): values, and what they say.
+//! The words `word` and `readers` of [`RawShflRw`](super::RawShflRw): values, and what they say.
 //!
 //! # `word`: the writer, and hints about the head of the queue
 //!
@@ -27,16 +27,7 @@
 //!
 //! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
 //! `readers` are atomic.
-//!
-//! # `turn`: how long the head has been the head
-//!
-//! | bits | meaning | which thread sets them |
-//! |---|---|---|
-//! | 0 to 25 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
-//! | VAIN (26 to 29) | in how many turns newcomers have spun in vain lately ([`vain`](crate::locks::mutex::vain)) | a newcomer that has spun |
-//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
-use crate::locks::bits::Bits;
 use crate::locks::rwlock::{MOST_READERS, too_many_readers};
 
 /// `word`: no writer and no hint.
@@ -63,8 +54,6 @@ pub(super) const UPGRADABLE: u32 = 1 << 29;
 pub(super) const TOO_MANY: u32 = MOST_READERS;
 /// `readers`: all readers, the upgradable one included.
 pub(super) const COUNT: u32 = (1 << 30) - 1;
-
-pub(super) const ASLEEP: Bits = Bits(1 << 31);
 
 /// A value of `word`.
 #[derive(Copy, Clone)]
