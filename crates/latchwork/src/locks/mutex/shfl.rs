@@ -63,9 +63,9 @@ use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::{marker::PhantomData, ptr::null_mut};
 
-const HELD: Bits = Bits(1 << 0);
-const PARKED: Bits = Bits(1 << 1);
-const DEMAND: Bits = Bits(1 << 2);
+const HELD: u32 = 1 << 0;
+const PARKED: u32 = 1 << 1;
+const DEMAND: u32 = 1 << 2;
 
 /// ShflLock, blocking. `P` orders the queue, and says which newcomers may steal. See the [module documentation](self).
 #[repr(C)]
@@ -92,12 +92,12 @@ const_new!(RawShfl<Native, P>, P: Policy);
 
 impl<P: Policy> CompareMutex for RawShfl<Native, P> {
     const WORD: usize = core::mem::offset_of!(Self, word);
-    const LOCKED: u32 = HELD.0;
+    const LOCKED: u32 = HELD;
     const QUEUE: usize = core::mem::offset_of!(Self, tail);
 
     #[inline(always)]
     unsafe fn release(&self) -> bool {
-        Native::release_if(&self.tail, &self.word, HELD.0) // (A)
+        Native::release_if(&self.tail, &self.word, HELD) // (A)
     }
 }
 
@@ -150,7 +150,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     #[inline]
     unsafe fn unlock(&self, (): ()) {
         // (A) the section happens before the next acquisition.
-        if !M::release_if(&self.tail, &self.word, HELD.0) {
+        if !M::release_if(&self.tail, &self.word, HELD) {
             self.unlock_slow();
         }
     }
@@ -163,7 +163,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         if !self.is_queue_empty() && !self.is_lapsed() {
-            self.word.fetch_or(DEMAND.0, Relaxed);
+            self.word.fetch_or(DEMAND, Relaxed);
             self.turn.end_nap(); // (N)
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
@@ -183,12 +183,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The uncontended acquisition.
     #[inline(always)]
     fn try_free(&self) -> bool {
-        M::acquire_zero(&self.word, HELD.0) // (A)
+        M::acquire_zero(&self.word, HELD) // (A)
     }
 
     /// Takes the lock if its `word`, as the caller has seen it, says that it is free.
     fn take(&self, word: Bits) -> bool {
-        !word.has(HELD) && self.word.compare_exchange(word.0, HELD.0, Acquire, Relaxed).is_ok() // (A)
+        !word.has(HELD) && self.word.compare_exchange(word.0, HELD, Acquire, Relaxed).is_ok() // (A)
     }
 
     /// Takes a free lock by a thread that is not the head.
@@ -211,7 +211,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         // It fails if `turn` has changed since it was read: there may be another head. Relaxed: LAPSED publishes nothing.
         turn.has(LAPSED)
             || age::<M>(turn) > PROMISE_BOUND
-                && self.turn.0.compare_exchange(turn.0, turn.with(LAPSED).0, Relaxed, Relaxed).is_ok()
+                && self.turn.0.compare_exchange(turn.0, turn.0 | LAPSED, Relaxed, Relaxed).is_ok()
     }
 
     /// The unlock of a lock that is PARKED or has a DEMAND.
@@ -221,7 +221,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if self.word().has(DEMAND) {
             self.turn.restamp();
         }
-        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
+        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND });
         // (A)
         if Bits(self.word.fetch_and(kept, Release)).has(PARKED) {
             M::wake(word, u32::MAX);
@@ -229,10 +229,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
-    fn ask(&self, bits: Bits) {
+    fn ask(&self, bits: u32) {
         let word = self.word();
         if word.has(HELD) {
-            _ = self.word.compare_exchange(word.0, word.with(bits).0, Relaxed, Relaxed);
+            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
         }
     }
 
@@ -282,7 +282,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
             if self.turn.get().has(LAPSED) {
-                self.turn.0.fetch_and(!LAPSED.0, Relaxed); // the head runs again
+                self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
             if demands {
                 self.ask(DEMAND);
@@ -299,13 +299,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 demands = true;
                 continue;
             }
-            let park = |until| self.park(if demands { PARKED.with(DEMAND) } else { PARKED }, until);
+            let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
             sleeps.take::<M, P>(&self.turn, deadline, demands, || self.word().has(DEMAND), park);
         }
     }
 
     /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
-    fn park(&self, bits: Bits, deadline: Option<Deadline>) {
+    fn park(&self, bits: u32, deadline: Option<Deadline>) {
         self.ask(bits);
         sleepers::let_release_end::<M>();
         let word = self.word();
@@ -321,8 +321,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {
-            true if !P::STEALING => self.word.store(HELD.with(DEMAND).0, Relaxed),
-            false if P::STEALING => _ = self.word.fetch_and(!DEMAND.0, Relaxed),
+            true if !P::STEALING => self.word.store(HELD | DEMAND, Relaxed),
+            false if P::STEALING => _ = self.word.fetch_and(!DEMAND, Relaxed),
             _ => (),
         }
         let Some((status, _)) = sleepers::next_head(&self.tail, node) else { return };
@@ -332,9 +332,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // `word`: waking one could leave this lock's head asleep. The stranger may sleep until its own timed wakeup, also when this
             // lock's memory is freed before. If that becomes the word of a futex whose owner wakes one thread, the stranger may take
             // that wakeup. All of this needs a timeout, a new wait with the same node and a handover, within this function.
-            self.turn.0.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
+            self.turn.0.fetch_or(ASLEEP, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, &self.word);
-            self.word.store(HELD.with(PARKED).0, Relaxed);
+            self.word.store(HELD | PARKED, Relaxed);
         } else {
             // No unlock of the caller's will wake it, or (where no thread may steal) the lock would be unused until it runs.
             M::wake(status, 1);

@@ -246,7 +246,7 @@ impl Sleeps {
         is_left: impl FnOnce() -> bool,
         park: impl FnOnce(Option<Deadline>),
     ) {
-        let asleep = turn.0.fetch_or(ASLEEP.0, Acquire) | ASLEEP.0; // (N)
+        let asleep = turn.0.fetch_or(ASLEEP, Acquire) | ASLEEP; // (N)
         if self.has_parked && !demands && P::NAPS {
             let nap = self.naps.next().min(deadline.map_or(u64::MAX, |deadline| deadline.left::<M>()));
             if !is_left() {
@@ -256,6 +256,6 @@ impl Sleeps {
             park(self.parks.until_torn::<M>(deadline));
             self.has_parked = true;
         }
-        turn.0.fetch_and(!ASLEEP.0, Relaxed);
+        turn.0.fetch_and(!ASLEEP, Relaxed);
     }
 }

@@ -31,13 +31,13 @@ use crate::locks::bits::Bits;
 use crate::machine::{Arith, Machine, Word, micros};
 use core::sync::atomic::Ordering::*;
 
-pub(crate) const ASLEEP: Bits = Bits(1 << 31);
-pub(crate) const LAPSED: Bits = Bits(1 << 30);
+pub(crate) const ASLEEP: u32 = 1 << 31;
+pub(crate) const LAPSED: u32 = 1 << 30;
 /// These bits publish nothing, and it does no harm if a change of them is lost.
-const VAIN: Bits = COUNT.with(COUNTED);
-const COUNT: Bits = Bits(7 << 27);
+const VAIN: u32 = COUNT | COUNTED;
+const COUNT: u32 = 7 << 27;
 /// A spin in vain has been counted in this turn.
-const COUNTED: Bits = Bits(1 << 26);
+const COUNTED: u32 = 1 << 26;
 const TIME: u32 = u32::MAX >> 6;
 
 /// One of [`COUNT`].
@@ -52,8 +52,8 @@ const TRIAL: u32 = 64;
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
 /// The present time, modulo 68 seconds.
-fn stamp<M: Machine>() -> Bits {
-    Bits(micros::<M>() & TIME)
+fn stamp<M: Machine>() -> u32 {
+    micros::<M>() & TIME
 }
 
 /// Microseconds since the time in `turn`. That may be a little newer than the clock, and counts as new then: the processor may
@@ -81,29 +81,29 @@ impl<M: Machine> Turn<M> {
 
     /// The turn of the next head begins.
     pub fn begin(&self) {
-        self.0.store(stamp::<M>().with(Bits::of::<M>(&self.0).only(COUNT)).0, Relaxed);
+        self.0.store(stamp::<M>() | self.0.load(Relaxed) & COUNT, Relaxed);
     }
 
     /// The lock is free from now on, and left to the head.
     pub fn restamp(&self) {
         let turn = self.get();
-        let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED).with(VAIN)));
+        let next = stamp::<M>() | turn.0 & !TIME;
         // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
-        _ = self.0.compare_exchange(turn.0, next.0, Relaxed, Relaxed);
+        _ = self.0.compare_exchange(turn.0, next, Relaxed, Relaxed);
     }
 
     /// The caller has left the lock to the head, which may nap. Otherwise it is awake, or sleeps at another word.
     pub fn end_nap(&self) {
         // (N). Release: what leaves the lock to the head, for a head that comes second.
-        if Bits(self.0.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
+        if Bits(self.0.fetch_and(!ASLEEP, Release)).has(ASLEEP) {
             M::wake(&self.0, u32::MAX);
         }
     }
 
     /// Whether a thread that finds the lock held, and is not the head, should spin.
     pub fn spins_pay<P: Policy>(&self) -> bool {
-        let pay = |turn: Bits| turn.only(COUNT).0 < OFTEN || turn.0.is_multiple_of(TRIAL);
-        !P::LEARNS || pay(Bits::of::<M>(&self.0))
+        let pay = |turn: u32| turn & COUNT < OFTEN || turn.is_multiple_of(TRIAL);
+        !P::LEARNS || pay(self.0.load(Relaxed))
     }
 
     /// A newcomer's attempts before it queues. If it `spins` and that pays, it calls `spin` with the time for which to spin, and with
@@ -119,15 +119,15 @@ impl<M: Machine> Turn<M> {
 
     /// A newcomer has spun, and `got` the lock so, or not.
     fn learn<P: Policy>(&self, got: bool) {
-        let before = Bits::of::<M>(&self.0);
-        let (vain, count) = (before.only(VAIN), before.only(COUNT).0);
+        let before = self.0.load(Relaxed);
+        let (counted, count) = (before & COUNTED, before & COUNT);
         let next = match got {
-            true => before.only(COUNTED).with(Bits(count.saturating_sub(2 * ONCE))),
-            false if before.has(COUNTED) => vain,
-            false => COUNTED.with(Bits((count + ONCE).min(COUNT.0))),
+            true => before & !VAIN | counted | count.saturating_sub(2 * ONCE),
+            false if counted != 0 => before,
+            false => before & !VAIN | COUNTED | (count + ONCE).min(COUNT),
         };
-        if P::LEARNS && next.0 != vain.0 {
-            _ = self.0.compare_exchange(before.0, before.0 - vain.0 + next.0, Relaxed, Relaxed);
+        if P::LEARNS && next != before {
+            _ = self.0.compare_exchange(before, next, Relaxed, Relaxed);
         }
     }
 }
@@ -141,12 +141,12 @@ mod tests {
 
     fn count_after(turn: &Turn<Native>, spins: &[bool]) -> u32 {
         spins.iter().for_each(|&got| turn.learn::<NumaPolicy>(got));
-        turn.get().only(COUNT).0 / ONCE
+        (turn.get().0 & COUNT) / ONCE
     }
 
     #[test]
     fn a_stamp_that_is_newer_than_the_clock_is_new() {
-        let later = |micros: u32| Bits(stamp::<Native>().0.wrapping_add(micros) & TIME);
+        let later = |micros: u32| Bits(stamp::<Native>().wrapping_add(micros) & TIME);
         let second = 1_000_000_u32;
         assert!(age::<Native>(later(5000)) < second);
         assert!((second..2 * second).contains(&age::<Native>(later(second.wrapping_neg()))));

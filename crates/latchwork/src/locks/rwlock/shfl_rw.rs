@@ -85,6 +85,7 @@
 //! - Limit: 2^28 simultaneous readers. The next one ends the process.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareRwLock;
 use crate::locks::mutex::policies::NumaPolicy;
 use crate::locks::mutex::shuffle::Policy;
@@ -99,7 +100,7 @@ mod optional;
 mod queue;
 mod words;
 
-use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE, WRITER};
+use words::{ANY_READER, FREE, PARKED, READER, Side, UPGRADABLE, WRITER};
 
 /// Reader-writer ShflLock. `P` orders the writers in the queue. See the [module documentation](self).
 #[repr(C)]
@@ -160,7 +161,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     #[inline]
     fn read(&self) {
         if !self.try_read_free() {
-            self.lock_slow(Side::Read);
+            self.wait_for_lock(Side::Read, None, &|| ());
         }
     }
 
@@ -195,7 +196,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     #[inline]
     fn write(&self) {
         if !self.try_write_free() {
-            self.lock_slow(Side::Write);
+            self.wait_for_lock(Side::Write, None, &|| ());
         }
     }
 
@@ -222,11 +223,11 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     }
 
     fn is_locked(&self) -> bool {
-        self.state().is_written() || !self.inside().is_empty()
+        self.state().has(WRITER) || self.inside().has(ANY_READER)
     }
 
     fn is_write_locked(&self) -> bool {
-        self.state().is_written()
+        self.state().has(WRITER)
     }
 }
 
@@ -238,19 +239,19 @@ impl<M: Machine, P: Policy> CompareRwLock for RawShflRw<M, P> {
 }
 
 impl<M: Machine, P: Policy> RawShflRw<M, P> {
-    fn state(&self) -> State {
-        State(self.word.load(Relaxed))
+    fn state(&self) -> Bits {
+        Bits::of::<M>(&self.word)
     }
 
-    fn inside(&self) -> Inside {
-        Inside(self.readers.load(Relaxed))
+    fn inside(&self) -> Bits {
+        Bits::of::<M>(&self.readers)
     }
 
     /// Clears WRITER in a word that may have hints, and wakes a head that sleeps until the writer leaves.
     #[cold]
     #[inline(never)]
     fn release_writer(&self, order: Ordering) {
-        if State(self.word.fetch_and(!(WRITER | PARKED), order)).is_parked() {
+        if Bits(self.word.fetch_and(!(WRITER | PARKED), order)).has(PARKED) {
             unpark::<M>(&raw const self.word);
         }
     }
@@ -258,14 +259,14 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Subtracts a reader, and wakes a head that sleeps until the last reader leaves.
     #[inline(always)]
     fn depart(&self, order: Ordering) {
-        if self.readers.fetch_sub(READER, order) & (COUNT | PARKED) == READER | PARKED {
+        if self.readers.fetch_sub(READER, order) & (ANY_READER | PARKED) == READER | PARKED {
             unpark::<M>(&raw const self.readers);
         }
     }
 
     /// Subtracts the upgradable reader. The head may wait for just that while other readers are inside.
     fn leave_upgradable(&self, order: Ordering) {
-        if Inside(self.readers.fetch_sub(UPGRADABLE, order)).is_parked() {
+        if Bits(self.readers.fetch_sub(UPGRADABLE, order)).has(PARKED) {
             unpark::<M>(&raw const self.readers);
         }
     }

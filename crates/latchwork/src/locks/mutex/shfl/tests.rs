@@ -70,7 +70,7 @@ fn one_long_section_does_not_stop_the_spins() {
 #[test]
 fn a_waiter_queues_where_lapsed_has_stayed_behind() {
     let lock = RawShfl::<Native>::new();
-    lock.turn.0.store(LAPSED.0, Relaxed);
+    lock.turn.0.store(LAPSED, Relaxed);
     lock.lock();
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));

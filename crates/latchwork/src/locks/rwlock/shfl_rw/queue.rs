@@ -2,6 +2,7 @@
 
 use super::RawShflRw;
 use super::words::*;
+use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
 use crate::locks::mutex::sleepers::{self, Head, READY, Sleeps};
@@ -43,8 +44,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if invited {
                 return self.enter(Side::Read); // only readers are invited
             }
+            // No thread has ended the caller's sleep: the head may be suspended.
             watch();
-            self.rescue(side)
+            (self.state().has(LAPSED) || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
         };
         let key = key::<M, P>(side);
         let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
@@ -61,11 +63,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         locked
     }
 
-    /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
-    fn rescue(&self, side: Side) -> bool {
-        (self.state().is_lapsed() || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
-    }
-
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
     /// once.
     fn compete(
@@ -80,14 +77,14 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
-            if self.inside().is_parked() {
+            if self.inside().has(PARKED) {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }
-            if side == Side::Upgradable && !self.state().is_shared() {
+            if side == Side::Upgradable && !self.state().has(SHARED) {
                 self.word.fetch_or(SHARED, Relaxed);
             }
-            let demands = self.state().is_claimed() || self.turn.exceeds(P::TURN);
-            let drains = side == Side::Write && self.is_kept_out_by_readers(side);
+            let demands = self.state().has(CLAIMED) || self.turn.exceeds(P::TURN);
+            let drains = side == Side::Write && !self.state().has(WRITER) && self.inside().has(ANY_READER);
             if demands || drains {
                 self.word.fetch_or(CLAIMED, Relaxed);
             }
@@ -104,7 +101,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.takes_claim_back() {
                 continue;
             }
-            let is_left = || self.state().is_claimed();
+            let is_left = || self.state().has(CLAIMED);
             sleeps.take::<M, P>(&self.turn, deadline, demands, is_left, |until| self.park(side, until));
             watch();
         }
@@ -114,7 +111,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn takes_claim_back(&self) -> bool {
         loop {
             let state = self.state();
-            if state.is_left() {
+            if state.has(LEFT) {
                 return false;
             }
             let next = state.0 & !CLAIMS;
@@ -122,11 +119,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 return true;
             }
         }
-    }
-
-    /// Whether readers inside keep `side` out, and no writer does.
-    fn is_kept_out_by_readers(&self, side: Side) -> bool {
-        !self.state().is_written() && self.inside().keeps_out(side)
     }
 
     /// The head's attempt: CLAIMED does not keep it out.
@@ -139,19 +131,19 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             return entered;
         }
         let state = self.state();
-        !state.is_written()
-            && self.inside().is_empty()
+        !state.has(WRITER)
+            && !self.inside().has(ANY_READER)
             // (A), (E) as in `try_write_free`.
             && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
             // (B), (E) as in `try_write_free`.
-            && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
+            && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| !Bits(readers).has(ANY_READER)).is_some()
                 || self.turn_back_as_head(state))
     }
 
     /// The head has set WRITER, in the word that was `state`, and has found readers. What keeps newcomers out stays. Returns `false`.
     #[cold]
-    fn turn_back_as_head(&self, state: State) -> bool {
-        if state.is_claimed() {
+    fn turn_back_as_head(&self, state: Bits) -> bool {
+        if state.has(CLAIMED) {
             self.word.fetch_or(state.0 & (CLAIMED | LEFT), Relaxed);
         }
         self.take_back()
@@ -159,7 +151,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.
     fn enter(&self, side: Side) -> bool {
-        if self.state().is_written() {
+        if self.state().has(WRITER) {
             return false;
         }
         if side == Side::Upgradable {
@@ -167,10 +159,10 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 return false;
             }
         } else {
-            Inside(self.readers.fetch_add(READER, SeqCst)).check(); // (E)
+            check(Bits(self.readers.fetch_add(READER, SeqCst))); // (E)
         }
         // (A), (E) as in `try_read_free`.
-        if State(self.word.load(SeqCst)).is_written() {
+        if Bits(self.word.load(SeqCst)).has(WRITER) {
             self.turn_back(side);
             return false;
         }
@@ -180,9 +172,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Parks the head until the writer or the last reader inside leaves, or until the deadline. May return at any time.
     fn park(&self, side: Side, deadline: Option<Deadline>) {
         let state = self.state();
-        if !state.is_written() {
+        if !state.has(WRITER) {
             let inside = self.readers.fetch_or(PARKED, Relaxed) | PARKED;
-            if Inside(inside).keeps_out(side) {
+            if Bits(inside).has(side.kept_out_by()) {
                 M::wait(&self.readers, inside, deadline);
             }
         } else if self.word.compare_exchange(state.0, state.0 | PARKED, Relaxed, Relaxed).is_ok() {
@@ -190,7 +182,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // pause ends.
             sleepers::let_release_end::<M>();
             let state = self.state();
-            if state.is_parked() {
+            if state.has(PARKED) {
                 M::wait(&self.word, state.0, deadline);
             }
         }
@@ -211,7 +203,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // moved before PARKED is set: the thread that sees PARKED must find the sleeper. (A waiter of another lock may be moved in its
             // place: see `leave` in `shfl`.)
             let at = if side == Side::Write { &self.word } else { &self.readers };
-            self.turn.0.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
+            self.turn.0.fetch_or(ASLEEP, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, at);
             at.fetch_or(PARKED, Relaxed);
         } else {
