@@ -80,7 +80,7 @@ impl Intervals {
 
     /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself, the first time
     /// after `first` nanoseconds.
-    pub fn of_sleeps(first: u64) -> Self {
+    pub fn of_waiter(first: u64) -> Self {
         Intervals { next: first, most: SLEEPS.1, factor: FACTOR }
     }
 

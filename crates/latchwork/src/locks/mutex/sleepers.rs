@@ -104,11 +104,12 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     };
     // It does not look earlier: no head is suspended before that, and each look costs two context switches. With looks after 1
     // and 5 ms, 8 to 64 threads on two CPUs were slower by 5 to 10%, with sections of 5 us and pauses of 2 us.
-    let (mut intervals, mut looks) = (Intervals::of_sleeps(u64::from(PROMISE_BOUND) << MICRO), spins);
+    let mut intervals = Intervals::of_waiter(u64::from(PROMISE_BOUND) << MICRO);
+    let mut woke_by_itself = false;
     loop {
-        let looks_now = replace(&mut looks, spins);
+        let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
         // (R) pairs with `next_head`, (S) with `invite`.
-        match M::spin_for(node.status(), Acquire, looks_now, |status| matches!(status, READY | INVITED)) {
+        match M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED)) {
             Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
@@ -132,7 +133,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
                 if enter(false) {
                     return abandon();
                 }
-                looks = 1;
+                woke_by_itself = true;
                 break;
             }
         }

@@ -7,8 +7,8 @@
 //! Otherwise it spins for some microseconds and then queues. Only the *head* of the queue waits at the words. How long a
 //! thread spins, when it sleeps and when the head's turn comes are the mutex's rules, with the constants of its [`Policy`].
 //!
-//! A reader adds itself to the count, looks for a writer, and takes its addition back if there is one. A writer sets WRITER,
-//! looks for readers, and takes WRITER back if there are any. (This is Dekker's handshake; each addition and each bit is one
+//! A reader adds itself to the count, looks for a writer, and *withdraws* (subtracts itself) if there is one. A writer sets WRITER,
+//! looks for readers, and withdraws (clears WRITER) if there are any. (This is Dekker's handshake; each addition and each bit is one
 //! atomic instruction, and none is retried.)
 //!
 //! # States
@@ -78,7 +78,7 @@
 //!   taking it back counts as the holder.
 //! - Destruction: a thread that releases the lock does not touch it afterwards (a wakeup needs only the address). So the
 //!   thread that enters next may destroy the lock.
-//! - Attempts: one that meets a reader or writer that is about to turn back fails too.
+//! - Attempts: one that meets a reader or writer that is about to withdraw fails too.
 //! - Re-entry: a reader that reads again with [`read`](RawRwLock::read) while a writer waits may wait for that writer, and so
 //!   for ever; [`RawRecursive`](super::RawRecursive) is for such threads. (The preloaded library counts a thread's read
 //!   acquisitions and does not ask the lock again.)
@@ -130,7 +130,7 @@ const _: () = assert!(size_of::<RawShflRw<Native>>() == 24);
 const_new!(RawShflRw<Native>);
 
 // SAFETY: WRITER is set from a word without it, so there is one writer. Of a reader and a writer one sees the other (E) and
-// turns back. (A) and (B) order the sections.
+// withdraws. (A) and (B) order the sections.
 unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     type Machine = M;
     type Read = ();
@@ -167,7 +167,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
 
     #[inline]
     fn try_read(&self) -> Option<()> {
-        // An attempt that turns back may keep a waiting writer from seeing that no reader is inside: look first.
+        // An attempt that withdraws may keep a waiting writer from seeing that no reader is inside: look first.
         let is_free = self.word.load(Relaxed) == FREE;
         (is_free && self.try_read_free() || self.steal(Side::Read)).then_some(())
     }

@@ -1,4 +1,12 @@
 //! A reader that finds no bias or no free slot uses the underlying lock, and may turn the bias on.
+//!
+//! A read takes these steps, until one of them succeeds:
+//!
+//! 1. Its first slot (`read_first` in [`bravo`](super)), or the underlying lock at once if the thread has noted that the lock is not
+//!    biased (`read_noted`).
+//! 2. Another slot (`read_elsewhere`). A recursive read also tries a slot behind one of its own while a writer revokes (`read_again`).
+//! 3. The underlying lock. Then `after_slow_read` notes whether the lock was biased. One slow read in [`SAMPLE`](super::bias) and each of
+//!    a new lock takes the bias a `step` towards *on*.
 
 use super::bias::{self, When};
 use super::count::{Count, Event};
@@ -37,13 +45,13 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// Reads after the first attempt has failed, unless the deadline passes. While the reader waits in the underlying lock, it ends
     /// the brief hold of a writer that is suspended.
     pub(super) fn read_within(&self, deadline: Option<Deadline>) -> Option<ReadToken<M::Usize, R::Read>> {
-        self.read_otherwise(|| self.lock.read_watching(deadline, &|| _ = self.end_overdue_hold()))
+        self.read_elsewhere_or(|| self.lock.read_watching(deadline, &|| _ = self.end_overdue_hold()))
     }
 
     /// The same without waiting.
     #[inline(never)]
     pub(super) fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        self.read_otherwise(|| match self.lock.try_read() {
+        self.read_elsewhere_or(|| match self.lock.try_read() {
             None if self.end_overdue_hold() => self.lock.try_read(),
             token => token,
         })
@@ -53,12 +61,12 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// hand, each second lock would cost two atomic instructions.
     #[inline(never)]
     pub(super) fn try_read_weak_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        self.read_otherwise(|| self.lock.try_read_weak())
+        self.read_elsewhere_or(|| self.lock.try_read_weak())
     }
 
     /// Reads through another slot, or else through the underlying lock, with what `below` returns.
     #[inline(always)]
-    fn read_otherwise(
+    fn read_elsewhere_or(
         &self,
         below: impl FnOnce() -> Option<R::Read>,
     ) -> Option<ReadToken<M::Usize, R::Read>> {

@@ -46,7 +46,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         check(before);
         let state = Bits(self.word.load(SeqCst)); // (A), (E)
         if state.has(WRITER) || !self.may_pass(state, side) {
-            self.turn_back(side);
+            self.withdraw(side);
             return false;
         }
         if before.has(PARKED) {
@@ -65,7 +65,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Takes back the addition of a reader, or of an upgradable reader.
     #[inline]
-    pub(super) fn turn_back(&self, side: Side) {
+    pub(super) fn withdraw(&self, side: Side) {
         if side == Side::Upgradable { self.leave_upgradable(Relaxed) } else { self.depart(Relaxed) }
     }
 
@@ -76,7 +76,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             && self.word.load(Relaxed) == FREE
             // (A) as in `try_read_free`. (E) pairs with `try_read_free`.
             && self.word.compare_exchange(FREE, WRITER, SeqCst, Relaxed).is_ok()
-            && (self.finds_no_readers() || self.take_back())
+            && (self.finds_no_readers() || self.withdraw_writer())
     }
 
     /// Whether there are no readers, asked by a writer that has set WRITER.
@@ -88,7 +88,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// A writer that has found readers takes WRITER back. Returns `false`.
     #[cold]
-    pub(super) fn take_back(&self) -> bool {
+    pub(super) fn withdraw_writer(&self) -> bool {
         self.release_writer(Relaxed);
         false
     }
@@ -122,7 +122,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                     && !state.has(CLAIMED)
                     // (A), (E) as in `try_write_free`. LAPSED stays: the head clears it.
                     && self.word.compare_exchange(state.0, state.0 | WRITER, SeqCst, Relaxed).is_ok()
-                    && (self.finds_no_readers() || self.take_back())
+                    && (self.finds_no_readers() || self.withdraw_writer())
             }
         }
     }

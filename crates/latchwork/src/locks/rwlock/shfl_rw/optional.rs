@@ -22,7 +22,7 @@
 //! A reader that reads again must not wait for an upgrade that waits for it. So the upgrading thread sets UPGRADING while it
 //! waits: WRITER and UPGRADING together admit recursive readers.
 
-use super::queue::TURNING;
+use super::queue::WITHDRAWAL;
 use super::words::*;
 use super::{RawShflRw, unpark};
 use crate::locks::bits::Bits;
@@ -42,7 +42,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         if admits_recursive_reader(Bits(self.word.load(SeqCst))) {
             return Ok(());
         }
-        self.turn_back(Side::Read);
+        self.withdraw(Side::Read);
         Err(before.has(ANY_READER))
     }
 
@@ -56,7 +56,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             return false;
         }
         // (B), (E) as in `try_as_head`.
-        while M::spin_for(&self.readers, SeqCst, TURNING, alone).is_none() {
+        while M::spin_for(&self.readers, SeqCst, WITHDRAWAL, alone).is_none() {
             // Relaxed: the exchange that set WRITER orders readers that see this bit after the last writer.
             self.word.fetch_or(UPGRADING, Relaxed);
             let left = Naps::until::<M, _, _>(&self.readers, timeout, alone);
@@ -64,7 +64,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // UPGRADING back and then looks for readers, all sequentially consistent, so one sees the other.
             self.word.fetch_and(!UPGRADING, SeqCst);
             if !left {
-                return self.take_back();
+                return self.withdraw_writer();
             }
         }
         // The head may sleep until no reader is inside; now it must sleep until the writer leaves.
@@ -79,7 +79,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         loop {
             let state = self.state();
             if !open(state.0) {
-                if M::spin_for(&self.word, Relaxed, TURNING, open).is_none()
+                if M::spin_for(&self.word, Relaxed, WITHDRAWAL, open).is_none()
                     && !Naps::until::<M, _, _>(&self.word, timeout, open)
                 {
                     return false;
@@ -183,9 +183,9 @@ unsafe impl<M: Machine, P: Policy> RawRecursive for RawShflRw<M, P> {
                     Timeout::Never => self.read_watching(None, watch),
                 };
             }
-            // The writer, or the reader, is about to turn back, so the caller must not wait in the queue.
+            // The writer, or the reader, is about to withdraw, so the caller must not wait in the queue.
             let open = |word| admits_recursive_reader(Bits(word));
-            if M::spin_for(&self.word, Relaxed, TURNING, open).is_none() {
+            if M::spin_for(&self.word, Relaxed, WITHDRAWAL, open).is_none() {
                 watch();
                 if !Naps::until::<M, _, _>(&self.word, timeout, open) {
                     return None;

@@ -10,8 +10,8 @@ use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions. Not tuned.
-pub(super) const TURNING: u32 = 16;
+/// Looks of a writer that has set WRITER, for readers that are about to withdraw: they need a few instructions. Not tuned.
+pub(super) const WITHDRAWAL: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run. No measurement of other numbers is kept.
 const INVITATIONS: u32 = 16;
@@ -98,7 +98,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 self.clear(CLAIMS | SHARED);
                 return self.try_as_head(side);
             }
-            if drains && !demands && !self.takes_claim_back() {
+            if drains && !demands && !self.withdraws_claim() {
                 continue;
             }
             let is_left = || self.state().has(CLAIMED);
@@ -108,7 +108,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     }
 
     /// The head takes its own claim back. `false`: a holder has left the lock to it meanwhile.
-    fn takes_claim_back(&self) -> bool {
+    fn withdraws_claim(&self) -> bool {
         loop {
             let state = self.state();
             if state.has(LEFT) {
@@ -136,17 +136,17 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // (A), (E) as in `try_write_free`.
             && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
             // (B), (E) as in `try_write_free`.
-            && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| !Bits(readers).has(ANY_READER)).is_some()
-                || self.turn_back_as_head(state))
+            && (M::spin_for(&self.readers, SeqCst, WITHDRAWAL, |readers| !Bits(readers).has(ANY_READER)).is_some()
+                || self.withdraw_writer_as_head(state))
     }
 
     /// The head has set WRITER, in the word that was `state`, and has found readers. What keeps newcomers out stays. Returns `false`.
     #[cold]
-    fn turn_back_as_head(&self, state: Bits) -> bool {
+    fn withdraw_writer_as_head(&self, state: Bits) -> bool {
         if state.has(CLAIMED) {
             self.word.fetch_or(state.0 & (CLAIMED | LEFT), Relaxed);
         }
-        self.take_back()
+        self.withdraw_writer()
     }
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.
@@ -163,7 +163,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
         // (A), (E) as in `try_read_free`.
         if Bits(self.word.load(SeqCst)).has(WRITER) {
-            self.turn_back(side);
+            self.withdraw(side);
             return false;
         }
         true
