@@ -95,7 +95,6 @@ unsafe impl Machine for Loom {
         spin(true);
     }
 
-    /// The algorithms' own loops around `pause` are cut short like `spin_for`.
     /// One atomic step: a lost wakeup must show, and a torn release may lose one.
     fn release_if(_: &Self::Ptr<QNode<Self>>, word: &Self::U32, expected: u32) -> bool {
         if state(|s| s.mistake == Mistake::TornRelease) {
@@ -120,6 +119,7 @@ unsafe impl Machine for Loom {
         1
     }
 
+    /// The algorithms' own loops around `pause` are cut short like `spin_for`.
     fn patience(_looks: u32) -> u32 {
         1
     }
