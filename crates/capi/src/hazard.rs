@@ -33,7 +33,7 @@
 //! removed. (B) the push of an object onto the stack with the exchange that takes the stack. (E) the owner's release of a
 //! slot with the scan's load. (D) the linking of a block of slots with the loads that look for blocks ([`slots::each`]).
 //!
-//! What is seldom retired is reclaimed soon: a thread that retires after a pause of [`SOON`] scans, however few objects there are.
+//! What is seldom retired is reclaimed soon: a thread that retires after a pause ([`Soon`]) scans, however few objects there are.
 //!
 //! Nothing here waits for a reader, or allocates for a retired object that has a head. Between two scans at most [`BATCH`]
 //! objects, or twice the number of slots if that is more, are retired in a domain. So in each domain at most that many objects
@@ -45,7 +45,8 @@
 use crate::boxed::Boxed;
 use crate::rcu::{CGarbage, Callback};
 use crate::{same_layout, thread};
-use latchwork::machine::{Clock, Machine, Native};
+use latchwork::machine::{Machine, Native};
+use latchwork::reclaim::due::Soon;
 use libc::{EBUSY, ENOMEM};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -57,11 +58,6 @@ pub(crate) mod slots;
 
 /// Objects that are retired between two scans, at least: enough to be worth the heavy fence.
 const BATCH: u64 = 256;
-/// Nanoseconds after which a thread that retires scans although there are fewer, if no thread has scanned since. As in the library's
-/// own domains.
-const SOON: u64 = 10_000_000;
-/// The pause is at least so many times as long as the last scan took.
-const PAUSES: u64 = 100;
 /// Chains in a scan's table.
 const CHAINS: usize = 512;
 
@@ -88,8 +84,7 @@ pub(crate) struct Domain {
     garbage: AtomicU64,
     /// How many of these are in boxes.
     boxes: AtomicU64,
-    /// The time from which on a scan does not wait for a batch.
-    soon: AtomicU64,
+    soon: Soon<Native>,
 }
 
 /// The domain that null stands for.
@@ -116,7 +111,7 @@ impl Domain {
             incoming: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
             boxes: AtomicU64::new(0),
-            soon: AtomicU64::new(0),
+            soon: Soon::native(),
         }
     }
 
@@ -212,15 +207,7 @@ impl Domain {
             return true;
         }
         let each = (1_u64 << incoming.ilog2().saturating_sub(2)).min(64);
-        if !incoming.is_multiple_of(each) {
-            return false;
-        }
-        let now = Native::now(Clock::Monotonic);
-        let is_due = now >= self.soon.load(Relaxed);
-        if is_due {
-            self.soon.store(now + SOON, Relaxed); // other threads leave the scan to this one
-        }
-        is_due
+        incoming.is_multiple_of(each) && self.soon.has_come()
     }
 
     /// Puts a chain of objects on the stack.
@@ -242,11 +229,7 @@ impl Domain {
     fn scan(&self) -> bool {
         let scan = Scan { domain: self, outer: SCANS.get(), has_more: Cell::new(false) };
         SCANS.set(&raw const scan);
-        let begin = Native::now(Clock::Monotonic);
-        self.reclaim();
-        let end = Native::now(Clock::Monotonic);
-        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
-        self.soon.store(end.saturating_add(pause), Relaxed);
+        self.soon.reclaim(|| self.reclaim());
         SCANS.set(scan.outer);
         scan.has_more.get()
     }

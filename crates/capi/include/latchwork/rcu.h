@@ -72,10 +72,13 @@ LW_INLINE void lw_rcu_read_lock(void) {
     LW_TSAN_ACQUIRE(lw_thread.clocks);
 }
 
+/* How deep a thread is in sections that this word of its record counts. */
+LW_INLINE uint64_t lw_section_depth_(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED) & 0x7fff; }
+
 /* Whether the calling thread is in a section. */
 LW_INLINE int lw_rcu_is_reading(void) {
     const struct lw_record *record = lw_thread.record;
-    return record && (__atomic_load_n(&record->section, __ATOMIC_RELAXED) & 0x7fff) != 0;
+    return record && lw_section_depth_(&record->section) != 0;
 }
 
 /* Ends the innermost section of the calling thread. There must be one: with LW_DEBUG, the process ends with a message if not. */
@@ -102,7 +105,7 @@ LW_INLINE void lw_epoch_enter(void) {
 
 LW_INLINE void lw_epoch_leave(void) {
 #if LW_DEBUG
-    if (!lw_thread.record || (__atomic_load_n(&lw_thread.record->pinned, __ATOMIC_RELAXED) & 0x7fff) == 0) {
+    if (!lw_thread.record || lw_section_depth_(&lw_thread.record->pinned) == 0) {
         lw_debug_no_section("lw_epoch_leave");
     }
 #endif
@@ -115,9 +118,7 @@ LW_INLINE void lw_epoch_leave(void) {
 LW_INLINE void lw_rcu_check_section_(const char *function) {
 #if LW_DEBUG
     const struct lw_record *record = lw_thread.record;
-    if (!record || ((__atomic_load_n(&record->section, __ATOMIC_RELAXED) | __atomic_load_n(&record->pinned, __ATOMIC_RELAXED) |
-                     __atomic_load_n(&record->online, __ATOMIC_RELAXED)) &
-                    0x7fff) == 0) {
+    if (!record || (lw_section_depth_(&record->section) | lw_section_depth_(&record->pinned) | lw_section_depth_(&record->online)) == 0) {
         lw_debug_no_section(function);
     }
 #else

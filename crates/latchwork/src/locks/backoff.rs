@@ -80,11 +80,16 @@ impl Intervals {
 
     /// Of a parked waiter. Another thread unparks it, unless that thread is suspended; then the sleep ends by itself, the first time
     /// after `first` nanoseconds.
-    pub fn of_sleeps(first: u64) -> Self {
+    pub fn of_waiter(first: u64) -> Self {
         Intervals { next: first, most: SLEEPS.1, factor: FACTOR }
     }
 
-    fn next(&mut self) -> u64 {
+    /// Of the naps of a robbed head, which no other thread ends: first a sixteenth of its `turn` (microseconds), at most a turn.
+    pub fn of_naps(turn: u32) -> Self {
+        Intervals { next: u64::from(turn / 16) << MICRO, most: u64::from(turn) << MICRO, factor: 2 }
+    }
+
+    pub fn next(&mut self) -> u64 {
         let nanos = self.next;
         self.next = (nanos * self.factor).min(self.most);
         nanos
@@ -128,7 +133,20 @@ pub(crate) fn wait_outside<M: Machine>(
             Some(false) => (),
             outcome => return outcome,
         }
-        let left = deadline.map_or(u64::MAX, |d| d.nanos.saturating_sub(M::now(d.clock)));
+        let left = deadline.map_or(u64::MAX, |d| d.left::<M>());
         M::doze(naps.next().min(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signals may end any number of naps in one turn.
+    #[test]
+    fn naps_end_with_the_turn() {
+        let mut naps = Intervals::of_naps(1000);
+        assert_eq!((naps.next(), naps.next()), (62 << MICRO, 124 << MICRO));
+        assert_eq!((0..100).map(|_| naps.next()).last(), Some(1000 << MICRO));
     }
 }

@@ -1,34 +1,22 @@
-//! A set of bits of a lock word.
+//! The value of a lock word whose bits have names.
 
 use crate::machine::{Machine, Word};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A set of bits: the value of a lock word, or some of its bits.
+/// The value of a lock word. The names of its bits are plain numbers, so that the word's atomic operations take them too.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bits(pub u32);
 
 impl Bits {
-    /// The value of `word`. Relaxed.
+    /// The value of `word`, loaded relaxed.
     #[inline(always)]
     pub fn of<M: Machine>(word: &M::U32) -> Bits {
         Bits(word.load(Relaxed))
     }
 
-    /// Whether any bit of `bits` is in the set.
+    /// Whether any of `bits` is set.
     #[inline(always)]
-    pub const fn has(self, bits: Bits) -> bool {
-        self.0 & bits.0 != 0
-    }
-
-    /// The set and `bits`.
-    #[inline(always)]
-    pub const fn with(self, bits: Bits) -> Bits {
-        Bits(self.0 | bits.0)
-    }
-
-    /// The bits that are in both sets.
-    #[inline(always)]
-    pub const fn only(self, bits: Bits) -> Bits {
-        Bits(self.0 & bits.0)
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits != 0
     }
 }

@@ -35,7 +35,7 @@
 //! Size: 24 bytes per object, inside of it; 128 bytes per list. Atomics per retired object: none; 2 while the list is
 //! stopped.
 
-use super::due::{Due, SMALL, SOON};
+use super::due::{Due, SMALL, Soon};
 use super::garbage::{Garbage, Limit};
 use super::gate::{Gate, Held};
 use super::header::Header;
@@ -80,7 +80,7 @@ pub(super) struct Backlog<M: Machine> {
     /// See [`batch`] and [`adapt`](Self::adapt).
     pub(super) batch: M::U32,
     /// When a thread may reclaim a batch next that is not full ([`due`](super::due)).
-    pub(super) soon: M::U64,
+    pub(super) soon: Soon<M>,
     stack: Stack<M>,
     /// Twice the number of the process ([`Records::generation`]) in which the amounts of the central list and the shared stack
     /// were right last; with the lowest bit, a thread is counting them.
@@ -144,7 +144,7 @@ impl Backlog<Native> {
             chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
             limit: [AtomicU64::new(limit.objects), AtomicU64::new(limit.bytes)],
             batch: AtomicU32::new(batch(limit.objects, 1)),
-            soon: AtomicU64::new(SOON),
+            soon: Soon::native(),
             stack: Stack { newest: AtomicPtr::new(null_mut()), amount: AtomicU64::new(0) },
             settled: AtomicU32::new(0),
             central: Central { gate: Gate::native(), list: List::native() },
@@ -159,7 +159,7 @@ impl<M: Records> Backlog<M> {
             chunks: core::array::from_fn(|_| M::Ptr::new(null_mut())),
             limit: [M::U64::new(limit.objects), M::U64::new(limit.bytes)],
             batch: M::U32::new(batch(limit.objects, 1)),
-            soon: M::U64::new(SOON),
+            soon: Soon::new(),
             stack: Stack { newest: M::Ptr::new(null_mut()), amount: M::U64::new(0) },
             settled: M::U32::new(0),
             central: Central { gate: Gate::new(), list: List::new() },

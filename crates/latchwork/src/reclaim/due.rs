@@ -7,8 +7,8 @@
 use super::backlog::Backlog;
 use super::list::Mine;
 use crate::machine::record::Records;
-use crate::machine::{Clock, Word};
-use core::sync::atomic::Ordering::*;
+use crate::machine::{Clock, Machine, Native, Word};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Bytes up to which an object is small. The limit on bytes allows for so many in each object of a batch.
 pub(super) const SMALL: usize = 256;
@@ -19,9 +19,44 @@ pub(super) const LOOK: u32 = 64;
 
 /// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
 /// may take 20 microseconds of every processor's time: a fifth of a percent.
-pub(super) const SOON: u64 = 10_000_000;
+const SOON: u64 = 10_000_000;
 /// The pause is at least so many times as long as it took to reclaim the last time.
 const PAUSES: u64 = 100;
+
+/// When a thread may reclaim a batch next that is not full, on the monotonic clock.
+pub struct Soon<M: Machine>(M::U64);
+
+impl Soon<Native> {
+    /// A pause after the clock's epoch.
+    pub const fn native() -> Self {
+        Soon(AtomicU64::new(SOON))
+    }
+}
+
+impl<M: Machine> Soon<M> {
+    pub(super) fn new() -> Self {
+        Soon(M::U64::new(SOON))
+    }
+
+    /// Whether the time has come. Then other threads leave it to the caller to reclaim.
+    pub fn has_come(&self) -> bool {
+        let now = M::now(Clock::Monotonic);
+        let has_come = now >= self.0.load(Relaxed);
+        if has_come {
+            self.0.store(now + SOON, Relaxed);
+        }
+        has_come
+    }
+
+    /// Reclaims, and notes when the next batch that is not full is due.
+    pub fn reclaim(&self, reclaim: impl FnOnce()) {
+        let begin = M::now(Clock::Monotonic);
+        reclaim();
+        let end = M::now(Clock::Monotonic);
+        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
+        self.0.store(end.saturating_add(pause), Relaxed);
+    }
+}
 
 /// Whether it is time to reclaim.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -42,14 +77,12 @@ impl<M: Records> Backlog<M> {
         let multiple = (count | (batch.min(LOOK) - 1)) + 1;
         mine.look_at(multiple.min(count + (count / 4).max(1)));
         if count & (batch - 1) == 0 {
-            return Due::Full;
+            Due::Full
+        } else if self.soon.has_come() {
+            Due::Soon
+        } else {
+            Due::No
         }
-        let now = M::now(Clock::Monotonic);
-        if now < self.soon.load(Relaxed) {
-            return Due::No;
-        }
-        self.soon.store(now + SOON, Relaxed);
-        Due::Soon
     }
 
     /// Reclaims if it is time: by `soon` a batch that is not full, by `full` one that is.
@@ -62,14 +95,9 @@ impl<M: Records> Backlog<M> {
         }
     }
 
-    /// Reclaims a batch that is not full, and notes when the next one is due.
     #[cold]
     fn reclaim_soon(&self, reclaim: impl FnOnce()) {
-        let begin = M::now(Clock::Monotonic);
-        reclaim();
-        let end = M::now(Clock::Monotonic);
-        let pause = end.saturating_sub(begin).saturating_mul(PAUSES).max(SOON);
-        self.soon.store(end.saturating_add(pause), Relaxed);
+        self.soon.reclaim(reclaim);
     }
 
     /// The next look finds that the pause is over.
@@ -81,6 +109,6 @@ impl<M: Records> Backlog<M> {
     /// From now on, only full batches are reclaimed.
     #[cfg(test)]
     pub(super) fn never_soon(&self) {
-        self.soon.store(u64::MAX, Relaxed);
+        self.soon.0.store(u64::MAX, Relaxed);
     }
 }

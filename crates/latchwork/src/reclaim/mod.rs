@@ -148,7 +148,8 @@ mod backlog;
 mod cell;
 pub mod counted;
 pub mod domain;
-mod due;
+#[doc(hidden)]
+pub mod due;
 pub mod epoch;
 mod garbage;
 mod gate;

@@ -19,7 +19,7 @@ pub(crate) mod invite;
 mod local;
 mod queue;
 pub(crate) mod sleepers;
-pub(crate) mod vain;
+pub(crate) mod turn;
 
 // What it is compared with.
 #[cfg(feature = "all-locks")]

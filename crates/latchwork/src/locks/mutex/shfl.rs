@@ -15,22 +15,15 @@
 //! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
 //! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
-//! | bit of `turn` | meaning | set by | cleared by |
-//! |---|---|---|---|
-//! | ASLEEP | a hint: the head sleeps, at `word` or (a nap) at `turn` | the head, `compete`; `leave` | the head, after a sleep in `compete`; `unlock_fair` (N); a new turn's stamp |
-//! | LAPSED | a hint: the head does not run; newcomers steal, and do not queue | a thread that finds the lock free, and no stamp for [`PROMISE_BOUND`] | the head when it runs again; a new head |
-//! | VAIN (4) | a hint: in how many turns newcomers have spun in vain lately | a newcomer that has spun ([`vain`]) | the same; a new turn's stamp (one bit) |
-//! | the others | [`stamp`] of the time when the turn began, or when a demanded lock became free | a leaving head, a first head; `unlock_slow` | |
+//! [`turn`](super::turn) has the bits of the word `turn`.
 //!
 //! # The unlock
 //!
 //! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
 //! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
 //! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
-//! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`]).
+//! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`](sleepers::Intervals)).
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
-//! (N): the head sets ASLEEP, and naps if there is no DEMAND; `unlock_fair` sets DEMAND, and clears ASLEEP. One of the two comes
-//! second in `turn`. So the head sees DEMAND, or `unlock_fair` ends the nap. (If a new turn's stamp comes between, the nap goes on.)
 //!
 //! # How long a waiter waits, and where that differs from the paper
 //!
@@ -44,7 +37,7 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`vain`]).
+//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)).
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
 //!   63 us or as long as the head has waited.
@@ -61,25 +54,24 @@
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
-use super::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY, age, stamp};
-use super::vain::{self, VAIN};
+use super::sleepers::{self, Head, READY, Sleeps};
+use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
-use crate::machine::{Arith, Deadline, MICRO, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::{marker::PhantomData, ptr::null_mut};
 
-const HELD: Bits = Bits(1 << 0);
-const PARKED: Bits = Bits(1 << 1);
-const DEMAND: Bits = Bits(1 << 2);
-const ASLEEP: Bits = Bits(1 << 31);
-const LAPSED: Bits = Bits(1 << 30);
+const HELD: u32 = 1 << 0;
+const PARKED: u32 = 1 << 1;
+const DEMAND: u32 = 1 << 2;
+
 /// ShflLock, blocking. `P` orders the queue, and says which newcomers may steal. See the [module documentation](self).
 #[repr(C)]
 pub struct RawShfl<M: Machine, P = NumaPolicy> {
     word: M::U32,
-    turn: M::U32,
+    turn: Turn<M>,
     tail: M::Ptr<QNode<M>>,
     order: PhantomData<P>,
 }
@@ -89,7 +81,7 @@ impl<P> RawShfl<Native, P> {
     pub const fn new() -> Self {
         RawShfl {
             word: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
+            turn: Turn(AtomicU32::new(0)),
             tail: AtomicPtr::new(null_mut()),
             order: PhantomData,
         }
@@ -100,12 +92,12 @@ const_new!(RawShfl<Native, P>, P: Policy);
 
 impl<P: Policy> CompareMutex for RawShfl<Native, P> {
     const WORD: usize = core::mem::offset_of!(Self, word);
-    const LOCKED: u32 = HELD.0;
+    const LOCKED: u32 = HELD;
     const QUEUE: usize = core::mem::offset_of!(Self, tail);
 
     #[inline(always)]
     unsafe fn release(&self) -> bool {
-        Native::release_if(&self.tail, &self.word, HELD.0) // (A)
+        Native::release_if(&self.tail, &self.word, HELD) // (A)
     }
 }
 
@@ -126,7 +118,8 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     };
 
     fn new_in() -> Self {
-        Self { word: M::U32::new(0), turn: M::U32::new(0), tail: M::Ptr::new(null_mut()), order: PhantomData }
+        let (word, turn) = (M::U32::new(0), Turn(M::U32::new(0)));
+        Self { word, turn, tail: M::Ptr::new(null_mut()), order: PhantomData }
     }
 
     #[inline]
@@ -157,7 +150,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
     #[inline]
     unsafe fn unlock(&self, (): ()) {
         // (A) the section happens before the next acquisition.
-        if !M::release_if(&self.tail, &self.word, HELD.0) {
+        if !M::release_if(&self.tail, &self.word, HELD) {
             self.unlock_slow();
         }
     }
@@ -170,11 +163,8 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         if !self.is_queue_empty() && !self.is_lapsed() {
-            self.word.fetch_or(DEMAND.0, Relaxed);
-            // (N) ends a nap. Otherwise the head is awake, or sleeps at `word`. Release: with DEMAND, for a head that comes second.
-            if Bits(self.turn.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
-                M::wake(&self.turn, u32::MAX);
-            }
+            self.word.fetch_or(DEMAND, Relaxed);
+            self.turn.end_nap(); // (N)
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
         unsafe { self.unlock(()) };
@@ -186,10 +176,6 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         Bits::of::<M>(&self.word)
     }
 
-    fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // then the clock is read: `age`
-    }
-
     fn is_queue_empty(&self) -> bool {
         self.tail.load(Relaxed).is_null()
     }
@@ -197,12 +183,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The uncontended acquisition.
     #[inline(always)]
     fn try_free(&self) -> bool {
-        M::acquire_zero(&self.word, HELD.0) // (A)
+        M::acquire_zero(&self.word, HELD) // (A)
     }
 
     /// Takes the lock if its `word`, as the caller has seen it, says that it is free.
     fn take(&self, word: Bits) -> bool {
-        !word.has(HELD) && self.word.compare_exchange(word.0, HELD.0, Acquire, Relaxed).is_ok() // (A)
+        !word.has(HELD) && self.word.compare_exchange(word.0, HELD, Acquire, Relaxed).is_ok() // (A)
     }
 
     /// Takes a free lock by a thread that is not the head.
@@ -215,17 +201,17 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Whether there is a head and it does not run. LAPSED may stay behind when the queue becomes empty; the next head clears it.
     fn is_lapsed(&self) -> bool {
-        self.turn().has(LAPSED) && !self.is_queue_empty()
+        self.turn.get().has(LAPSED) && !self.is_queue_empty()
     }
 
     /// Whether a thread that finds the lock free may pass the head: LAPSED is set, or the last stamp is older than
     /// [`PROMISE_BOUND`]. Then this sets LAPSED.
     fn lapses(&self) -> bool {
-        let turn = self.turn();
+        let turn = self.turn.get();
         // It fails if `turn` has changed since it was read: there may be another head. Relaxed: LAPSED publishes nothing.
         turn.has(LAPSED)
             || age::<M>(turn) > PROMISE_BOUND
-                && self.turn.compare_exchange(turn.0, turn.with(LAPSED).0, Relaxed, Relaxed).is_ok()
+                && self.turn.0.compare_exchange(turn.0, turn.0 | LAPSED, Relaxed, Relaxed).is_ok()
     }
 
     /// The unlock of a lock that is PARKED or has a DEMAND.
@@ -233,12 +219,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     fn unlock_slow(&self) {
         if self.word().has(DEMAND) {
-            // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
-            let turn = self.turn();
-            let next = stamp::<M>().with(turn.only(ASLEEP.with(LAPSED).with(VAIN)));
-            _ = self.turn.compare_exchange(turn.0, next.0, Relaxed, Relaxed);
+            self.turn.restamp();
         }
-        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND.0 });
+        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND });
         // (A)
         if Bits(self.word.fetch_and(kept, Release)).has(PARKED) {
             M::wake(word, u32::MAX);
@@ -246,10 +229,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
-    fn ask(&self, bits: Bits) {
+    fn ask(&self, bits: u32) {
         let word = self.word();
         if word.has(HELD) {
-            _ = self.word.compare_exchange(word.0, word.with(bits).0, Relaxed, Relaxed);
+            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
         }
     }
 
@@ -259,16 +242,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, deadline: Option<Deadline>, beside: bool) -> bool {
         loop {
-            let sleeps = || self.turn().has(ASLEEP) && !self.word().has(DEMAND);
-            let spins = self.is_queue_empty() || beside && sleeps();
-            let pays = spins && vain::spins_pay::<M, P>(&self.turn);
-            let nanos = if pays { P::SPIN } else { 0 };
-            let got =
-                P::STEALING && sleepers::spin::<M, P>(nanos, !pays, || !self.is_locked(), || self.steal());
-            if pays {
-                vain::learn::<M, P>(&self.turn, got);
-            }
-            if got {
+            let spins =
+                self.is_queue_empty() || beside && self.turn.get().has(ASLEEP) && !self.word().has(DEMAND);
+            let spin = |nanos, at_once| {
+                sleepers::spin::<M, P>(nanos, at_once, || !self.is_locked(), || self.steal())
+            };
+            if P::STEALING && self.turn.try_as_newcomer::<P>(spins, spin) {
                 return true;
             }
             if !self.is_lapsed() {
@@ -286,29 +265,24 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
         // Asked after the waiter woke up by itself: the head may be suspended.
         let pass = |_| !self.is_locked() && self.lapses() && self.take(self.word());
-        let spin = if vain::spins_pay::<M, P>(&self.turn) { P::SPIN } else { P::LOOK };
-        let waited = sleepers::wait_for_head(&self.tail, P::key::<M>(), deadline, M::hints(spin), pass);
-        let Ok(Head { node, at_once, locked }) = waited else { return waited.is_err_and(|locked| locked) };
-        if at_once {
-            vain::begin_turn::<M>(&self.turn);
-        }
+        let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, P::key::<M>(), deadline, pass);
+        let Head { node, at_once, locked } = match waited {
+            Ok(head) => head,
+            Err(locked) => return locked,
+        };
         let locked = locked || self.compete(node, deadline, spun && at_once);
         self.leave(node, locked);
         locked
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
-    /// One that has `slept` and finds the lock held was robbed: it naps, first for a sixteenth of a turn.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
-        let mut intervals = Intervals::of_head();
-        let (mut nap, mut slept) = (u64::from(P::TURN / P::PROMPTNESS) << MICRO, false);
-        let mut demands = !P::STEALING;
+        let (mut sleeps, mut demands) = (Sleeps::new::<P>(), !P::STEALING);
         loop {
-            let long = age::<M>(self.turn()) > PROMISE_BOUND;
-            sleepers::walk::<M, P>(&self.tail, node, long, || !self.is_locked());
-            if self.turn().has(LAPSED) {
-                self.turn.fetch_and(!LAPSED.0, Relaxed); // the head runs again
+            sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
+            if self.turn.get().has(LAPSED) {
+                self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
             if demands {
                 self.ask(DEMAND);
@@ -321,30 +295,19 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if deadline.is_some_and(|d| d.passed::<M>()) {
                 return take();
             }
-            if !demands && (self.word().has(DEMAND) || age::<M>(self.turn()) > P::TURN) {
+            if !demands && (self.word().has(DEMAND) || self.turn.exceeds(P::TURN)) {
                 demands = true;
                 continue;
             }
-            let turn = Bits(self.turn.fetch_or(ASLEEP.0, Acquire)).with(ASLEEP); // (N)
-            if slept && !demands && P::NAPS {
-                let left = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
-                if !self.word().has(DEMAND) {
-                    M::doze_at(&self.turn, turn.0, left);
-                }
-                nap = sleepers::longer::<P>(nap);
-            } else {
-                let bits = if demands { PARKED.with(DEMAND) } else { PARKED };
-                self.park(bits, intervals.until_torn::<M>(deadline));
-                slept = true;
-            }
-            self.turn.fetch_and(!ASLEEP.0, Relaxed);
+            let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
+            sleeps.take::<M, P>(&self.turn, deadline, demands, || self.word().has(DEMAND), park);
         }
     }
 
     /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
-    fn park(&self, bits: Bits, deadline: Option<Deadline>) {
+    fn park(&self, bits: u32, deadline: Option<Deadline>) {
         self.ask(bits);
-        (1..M::patience(P::PROMPTNESS)).for_each(|_| M::pause(M::hints(P::LOOK))); // a release that has begun is over
+        sleepers::let_release_end::<M>();
         let word = self.word();
         if word.has(PARKED) {
             M::wait(&self.word, word.0, deadline);
@@ -354,12 +317,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// Stops being the head, with the lock or without it. The next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, locked: bool) {
         // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
-        vain::begin_turn::<M>(&self.turn);
+        self.turn.begin();
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
         match locked {
-            true if !P::STEALING => self.word.store(HELD.with(DEMAND).0, Relaxed),
-            false if P::STEALING => _ = self.word.fetch_and(!DEMAND.0, Relaxed),
+            true if !P::STEALING => self.word.store(HELD | DEMAND, Relaxed),
+            false if P::STEALING => _ = self.word.fetch_and(!DEMAND, Relaxed),
             _ => (),
         }
         let Some((status, _)) = sleepers::next_head(&self.tail, node) else { return };
@@ -369,9 +332,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             // `word`: waking one could leave this lock's head asleep. The stranger may sleep until its own timed wakeup, also when this
             // lock's memory is freed before. If that becomes the word of a futex whose owner wakes one thread, the stranger may take
             // that wakeup. All of this needs a timeout, a new wait with the same node and a handover, within this function.
-            self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
+            self.turn.0.fetch_or(ASLEEP, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, &self.word);
-            self.word.store(HELD.with(PARKED).0, Relaxed);
+            self.word.store(HELD | PARKED, Relaxed);
         } else {
             // No unlock of the caller's will wake it, or (where no thread may steal) the lock would be unused until it runs.
             M::wake(status, 1);

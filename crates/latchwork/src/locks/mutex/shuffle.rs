@@ -47,8 +47,8 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds between the first looks of a waiter, and between those at a free lock: about one transfer of a cache line.
     #[doc(hidden)]
     const LOOK: u32 = 50;
-    /// Serves four times: a wait, by the time until the next look; looks at a held lock, after which a free one is taken at once; a turn,
-    /// by the first nap; looks for which a head lets a release end before it parks. Half and double are as fast on average (`docs/ablation.md`).
+    /// A wait, divided by the time until the next look; and as many looks in a row at a held lock, in which a wait grows by a factor of
+    /// e, say that its sections are long. Half and double are as fast on average (`docs/ablation.md`).
     #[doc(hidden)]
     const PROMPTNESS: u32 = 16;
     /// Further looks that find a lock free before a waiter takes it. `docs/mutexes.md`: two threads are two to three times as fast.
@@ -68,7 +68,7 @@ pub trait Policy: Send + Sync + 'static {
     const BESIDE: bool = true;
     /// Threads that are not the head stop spinning for a lock for which they spin in vain.
     #[doc(hidden)]
-    const LEARNS: bool = true;
+    const LEARNS: bool = Self::STEALING;
     /// A parked waiter that becomes the head sleeps on until the unlock.
     #[doc(hidden)]
     const REQUEUES: bool = true;

@@ -34,9 +34,9 @@
 
 use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
+use super::turn::{ASLEEP, PROMISE_BOUND, Turn};
 pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
-use crate::locks::bits::Bits;
-use crate::machine::{Deadline, MICRO, Machine, QNode, Wait, Word, micros, or_abort};
+use crate::machine::{Arith, Deadline, MICRO, Machine, QNode, Wait, Word, or_abort};
 use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
 const WAITING: u32 = 0;
@@ -47,32 +47,6 @@ pub(crate) const INVITED: u32 = 4;
 
 /// Waiters of a group in a row. Newcomers that steal keep the lock in one place too: in the simulator, 1024 is no faster.
 const IN_A_ROW: u32 = 16;
-
-/// Microseconds (of 1024 ns) for which a head that does not run may keep a free lock: two or three quanta of the scheduler (3 ms
-/// each), within which an unparked thread usually runs. If it runs later, other threads have merely passed it once more.
-pub(crate) const PROMISE_BOUND: u32 = 10_000;
-
-/// The bits of a lock's `turn` that hold a time. The others are the lock's, and [`vain`](super::vain)'s.
-const TIME: u32 = u32::MAX >> 6;
-
-/// The present time, for a lock's `turn`: in microseconds of 1024 ns, modulo 68 seconds.
-pub(crate) fn stamp<M: Machine>() -> Bits {
-    Bits(micros::<M>() & TIME)
-}
-
-/// Microseconds since the time in `turn`. The stamp may be a little newer than the clock, and counts as new then: the processor may
-/// read the clock before it loads `turn`, and the clocks of two processors may differ. (A stamp of nearly 68 s ago counts as new too,
-/// for 10 ms.)
-pub(crate) fn age<M: Machine>(turn: Bits) -> u32 {
-    let age = micros::<M>().wrapping_sub(turn.0) & TIME;
-    if age > TIME - PROMISE_BOUND { 0 } else { age }
-}
-
-/// The nanoseconds of a robbed head's nap after one of `nap`: twice as many, but at most a turn. Signals may end any number of
-/// naps in one turn.
-pub(crate) fn longer<P: Policy>(nap: u64) -> u64 {
-    (nap * 2).min(u64::from(P::TURN) << MICRO)
-}
 
 /// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
 fn left<M: Machine>() -> *mut QNode<M> {
@@ -107,18 +81,20 @@ pub(crate) struct Head<M: Machine> {
 /// Queues with a node from the pool and the caller's `key`, and waits to be the head. A waiter that is invited, or that woke up
 /// by itself, calls `enter(invited)`, which takes the lock if the waiter may have it past the head. `Err`: the caller has left,
 /// with the lock (`true`) or after the deadline. Its node is ABANDONED: the head that reaches it releases it.
-pub(crate) fn wait_for_head<M: Machine>(
+pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
+    turn: &Turn<M>,
     key: u32,
     deadline: Option<Deadline>,
-    spins: u32,
     mut enter: impl FnMut(bool) -> bool,
 ) -> Result<Head<M>, bool> {
+    let spins = M::hints(if turn.spins_pay::<P>() { P::SPIN } else { P::LOOK });
     let node = Waiter(M::acquire_node());
     node.next().store(null_mut(), Relaxed);
     let words = [(node.status(), WAITING), (node.key(), key), (node.batch(), 0), (node.passed(), 0)];
     words.into_iter().for_each(|(word, value)| word.store(value, Relaxed));
     if enqueue(tail, node) {
+        turn.begin();
         return Ok(Head { node, at_once: true, locked: false });
     }
     let change = |from, to| node.status().compare_exchange(from, to, Release, Relaxed).is_ok();
@@ -128,11 +104,12 @@ pub(crate) fn wait_for_head<M: Machine>(
     };
     // It does not look earlier: no head is suspended before that, and each look costs two context switches. With looks after 1
     // and 5 ms, 8 to 64 threads on two CPUs were slower by 5 to 10%, with sections of 5 us and pauses of 2 us.
-    let (mut intervals, mut looks) = (Intervals::of_sleeps(u64::from(PROMISE_BOUND) << MICRO), spins);
+    let mut intervals = Intervals::of_waiter(u64::from(PROMISE_BOUND) << MICRO);
+    let mut woke_by_itself = false;
     loop {
-        let looks_now = replace(&mut looks, spins);
+        let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
         // (R) pairs with `next_head`, (S) with `invite`.
-        match M::spin_for(node.status(), Acquire, looks_now, |status| matches!(status, READY | INVITED)) {
+        match M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED)) {
             Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
@@ -156,7 +133,7 @@ pub(crate) fn wait_for_head<M: Machine>(
                 if enter(false) {
                     return abandon();
                 }
-                looks = 1;
+                woke_by_itself = true;
                 break;
             }
         }
@@ -224,14 +201,15 @@ pub(crate) fn spin<M: Machine, P: Policy>(
     }
 }
 
-/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for `long` then takes out all abandoned
+/// The head, `node`, orders the queue behind itself until `stop` holds. A head that has waited for long then takes out all abandoned
 /// nodes: behind a head that waits for an hour, waiters with deadlines would leave one each.
 pub(crate) fn walk<M: Machine, P: Policy>(
     tail: &M::Ptr<QNode<M>>,
+    turn: &Turn<M>,
     node: Waiter<'_, M>,
-    long: bool,
     stop: impl Fn() -> bool,
 ) {
+    let long = turn.exceeds(PROMISE_BOUND);
     let abandoned = |waiter: Waiter<'_, M>| waiter.status().load(Acquire) == ABANDONED; // (D)
     if or_abort(P::applies::<M>) {
         _ = shuffle::<M, P>(node, node, tail, IN_A_ROW, |_| stop(), abandoned);
@@ -241,23 +219,44 @@ pub(crate) fn walk<M: Machine, P: Policy>(
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::Native;
+/// Waits for 0.75 microseconds. A [`release_if`](Machine::release_if) that had begun before is over then, unless its thread was
+/// interrupted between its two instructions.
+pub(crate) fn let_release_end<M: Machine>() {
+    (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
+}
 
-    #[test]
-    fn a_stamp_that_is_newer_than_the_clock_is_new() {
-        let later = |micros: u32| Bits(stamp::<Native>().0.wrapping_add(micros) & TIME);
-        let second = 1_000_000_u32;
-        assert!(age::<Native>(later(5000)) < second);
-        assert!((second..2 * second).contains(&age::<Native>(later(second.wrapping_neg()))));
+/// How a head sleeps: it parks. If it then finds the lock held again, it was robbed, and naps from then on.
+pub(crate) struct Sleeps {
+    parks: Intervals,
+    naps: Intervals,
+    has_parked: bool,
+}
+
+impl Sleeps {
+    pub fn new<P: Policy>() -> Self {
+        Sleeps { parks: Intervals::of_head(), naps: Intervals::of_naps(P::TURN), has_parked: false }
     }
 
-    #[test]
-    fn naps_end_with_the_turn() {
-        let first = u64::from(NoPolicy::TURN / NoPolicy::PROMPTNESS) << MICRO;
-        let last = (0..100).fold(first, |nap, _| longer::<NoPolicy>(nap));
-        assert_eq!(last, u64::from(NoPolicy::TURN) << MICRO);
+    /// Sleeps once, until the `deadline` at most. A head that `demands` the lock always parks. A nap is left out, or ended (N), if
+    /// the lock `is_left` to the head.
+    pub fn take<M: Machine, P: Policy>(
+        &mut self,
+        turn: &Turn<M>,
+        deadline: Option<Deadline>,
+        demands: bool,
+        is_left: impl FnOnce() -> bool,
+        park: impl FnOnce(Option<Deadline>),
+    ) {
+        let asleep = turn.0.fetch_or(ASLEEP, Acquire) | ASLEEP; // (N)
+        if self.has_parked && !demands && P::NAPS {
+            let nap = self.naps.next().min(deadline.map_or(u64::MAX, |deadline| deadline.left::<M>()));
+            if !is_left() {
+                M::doze_at(&turn.0, asleep, nap);
+            }
+        } else {
+            park(self.parks.until_torn::<M>(deadline));
+            self.has_parked = true;
+        }
+        turn.0.fetch_and(!ASLEEP, Relaxed);
     }
 }

@@ -167,18 +167,7 @@ impl<R: ConstNew, P: Publish<Native>, W, V, S> RawBravo<Native, R, P, W, V, S> {
     }
 }
 
-impl<R: ConstNew, P: Publish<Native>, W, V, S> Default for RawBravo<Native, R, P, W, V, S> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<R: ConstNew, P: Publish<Native>, W: When, V: Revoke, S: Count> ConstNew
-    for RawBravo<Native, R, P, W, V, S>
-{
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NEW: Self = Self::new();
-}
+const_new!(RawBravo<Native, R, P, W, V, S>, R: ConstNew, P: Publish<Native>, W: When, V: Revoke, S: Count);
 
 impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W, V, S> Drop for RawBravo<M, R, P, W, V, S> {
     /// Empties the slots that forgotten guards (`mem::forget`) have left filled. These slots hold an address that another
@@ -224,7 +213,7 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         // `publish` may ask for the bias before it writes, and give up: that saves a reader of an unbiased lock the slot.
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
         match unsafe { P::publish(self.address(), || self.is_biased()) } {
-            Published::In(slot) => self.read_fast(slot).map(|slot| ReadToken::Fast(Filled(slot))),
+            Published::In(slot) => self.read_fast(slot),
             Published::Noted(row) => self.read_noted(row).map(ReadToken::Slow),
             Published::Nowhere => None,
         }
@@ -233,33 +222,33 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     /// The second half of listing 1, lines 12 to 22: the reader has filled the slot, and looks at the bias. `None`: the slot is
     /// empty again, and the reader must use the underlying lock.
     #[inline(always)]
-    fn read_fast(&self, slot: &'static M::Usize) -> Option<&'static M::Usize> {
+    fn read_fast(&self, slot: &'static M::Usize) -> Option<ReadToken<M::Usize, R::Read>> {
         // (A) Acquire: pairs with the release that turned the bias on, which came after the last writer.
         // (B) Dekker pair with a revoking writer: the reader has filled its slot, and this is its look at the bias. With a
         // table the look must be sequentially consistent. With rows the light fence in `fill` orders the two: on AArch64, the
         // stronger load would wait until the slot's store is visible.
         if self.bias.load(if P::OWNED { Acquire } else { SeqCst }).is_on() {
             S::add::<M>(Event::Fast, 1);
-            return Some(slot);
+            return Some(ReadToken::Fast(Filled(slot)));
         }
         S::add::<M>(Event::InVain, 1);
-        self.leave_in_vain(slot)
+        self.leave_in_vain(slot).then_some(ReadToken::Fast(Filled(slot)))
     }
 
-    /// A reader that has found no bias empties its slot. `Some`: the reader is inside all the same.
+    /// A reader that has found no bias empties its slot. `true`: the reader is inside all the same.
     ///
     /// Until here, the slot looks like that of a reader inside. A release without a token ([`anonymous`]) may have emptied it in
     /// place of the slot of the acquisition that it ends. That other slot is still filled, a writer waits for it, and from
     /// now on it stands for this reader. `anonymous` says why there is always such a slot.
     #[inline(always)]
-    fn leave_in_vain(&self, slot: &'static M::Usize) -> Option<&'static M::Usize> {
+    fn leave_in_vain(&self, slot: &M::Usize) -> bool {
         if P::OWNED {
             Self::leave(slot); // such a release does not meet readers: see `unlock_any_recorded_read`
-            return None;
+            return false;
         }
         // Release: (D) as in `leave`. Acquire: (E) pairs with the release that has emptied the slot: the acquisition that it
         // ended came after all writers so far.
-        slot.compare_exchange(self.address(), 0, Release, Acquire).err().map(|_| slot)
+        slot.compare_exchange(self.address(), 0, Release, Acquire).is_err()
     }
 }
 
@@ -368,10 +357,10 @@ unsafe impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Re
 
     #[inline(always)]
     fn try_read_weak(&self) -> Option<Self::Read> {
-        if let token @ Some(_) = self.read_first() {
-            return token;
+        match self.read_first() {
+            None => self.try_read_weak_slow(),
+            token => token,
         }
-        self.try_read_weak_slow()
     }
 
     fn read_until(&self, deadline: Deadline) -> Option<Self::Read> {

@@ -7,13 +7,13 @@
 //! Otherwise it spins for some microseconds and then queues. Only the *head* of the queue waits at the words. How long a
 //! thread spins, when it sleeps and when the head's turn comes are the mutex's rules, with the constants of its [`Policy`].
 //!
-//! A reader adds itself to the count, looks for a writer, and takes its addition back if there is one. A writer sets WRITER,
-//! looks for readers, and takes WRITER back if there are any. (This is Dekker's handshake; each addition and each bit is one
+//! A reader adds itself to the count, looks for a writer, and *withdraws* (subtracts itself) if there is one. A writer sets WRITER,
+//! looks for readers, and withdraws (clears WRITER) if there are any. (This is Dekker's handshake; each addition and each bit is one
 //! atomic instruction, and none is retried.)
 //!
 //! # States
 //!
-//! `words.rs` has the bits of the three words.
+//! `words.rs` has the bits of `word` and `readers`, and [`turn`](crate::locks::mutex::turn) has those of `turn`.
 //!
 //! | a thread is | it goes on to be | when |
 //! |---|---|---|
@@ -39,7 +39,7 @@
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
 //! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
-//! | (N) | the head sets ASLEEP, and naps if CLAIMED is not set | a fair unlock sets CLAIMED, and clears ASLEEP: one of the two comes second in `turn`, so the head sees CLAIMED, or the unlock ends the nap |
+//! | (N) | the head naps if CLAIMED is not set | a fair unlock sets CLAIMED, and ends the nap: see [`turn`](crate::locks::mutex::turn) |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
@@ -78,16 +78,18 @@
 //!   taking it back counts as the holder.
 //! - Destruction: a thread that releases the lock does not touch it afterwards (a wakeup needs only the address). So the
 //!   thread that enters next may destroy the lock.
-//! - Attempts: one that meets a reader or writer that is about to turn back fails too.
+//! - Attempts: one that meets a reader or writer that is about to withdraw fails too.
 //! - Re-entry: a reader that reads again with [`read`](RawRwLock::read) while a writer waits may wait for that writer, and so
 //!   for ever; [`RawRecursive`](super::RawRecursive) is for such threads. (The preloaded library counts a thread's read
 //!   acquisitions and does not ask the lock again.)
 //! - Limit: 2^28 simultaneous readers. The next one ends the process.
 
 use super::{ConstNew, Info, RawRwLock, Suspension};
+use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareRwLock;
 use crate::locks::mutex::policies::NumaPolicy;
 use crate::locks::mutex::shuffle::Policy;
+use crate::locks::mutex::turn::Turn;
 use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -98,7 +100,7 @@ mod optional;
 mod queue;
 mod words;
 
-use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE, WRITER};
+use words::{ANY_READER, FREE, PARKED, READER, Side, UPGRADABLE, WRITER};
 
 /// Reader-writer ShflLock. `P` orders the writers in the queue. See the [module documentation](self).
 #[repr(C)]
@@ -106,7 +108,7 @@ pub struct RawShflRw<M: Machine, P = NumaPolicy> {
     word: M::U32,
     readers: M::U32,
     tail: M::Ptr<QNode<M>>,
-    turn: M::U32,
+    turn: Turn<M>,
     policy: PhantomData<P>,
 }
 
@@ -117,7 +119,7 @@ impl RawShflRw<Native> {
             word: AtomicU32::new(FREE),
             readers: AtomicU32::new(0),
             tail: AtomicPtr::new(null_mut()),
-            turn: AtomicU32::new(0),
+            turn: Turn(AtomicU32::new(0)),
             policy: PhantomData,
         }
     }
@@ -128,7 +130,7 @@ const _: () = assert!(size_of::<RawShflRw<Native>>() == 24);
 const_new!(RawShflRw<Native>);
 
 // SAFETY: WRITER is set from a word without it, so there is one writer. Of a reader and a writer one sees the other (E) and
-// turns back. (A) and (B) order the sections.
+// withdraws. (A) and (B) order the sections.
 unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     type Machine = M;
     type Read = ();
@@ -151,7 +153,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
             word: M::U32::new(FREE),
             readers: M::U32::new(0),
             tail: M::Ptr::new(null_mut()),
-            turn: M::U32::new(0),
+            turn: Turn(M::U32::new(0)),
             policy: PhantomData,
         }
     }
@@ -159,13 +161,13 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     #[inline]
     fn read(&self) {
         if !self.try_read_free() {
-            self.lock_slow(Side::Read);
+            self.wait_for_lock(Side::Read, None, &|| ());
         }
     }
 
     #[inline]
     fn try_read(&self) -> Option<()> {
-        // An attempt that turns back may keep a waiting writer from seeing that no reader is inside: look first.
+        // An attempt that withdraws may keep a waiting writer from seeing that no reader is inside: look first.
         let is_free = self.word.load(Relaxed) == FREE;
         (is_free && self.try_read_free() || self.steal(Side::Read)).then_some(())
     }
@@ -194,7 +196,7 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     #[inline]
     fn write(&self) {
         if !self.try_write_free() {
-            self.lock_slow(Side::Write);
+            self.wait_for_lock(Side::Write, None, &|| ());
         }
     }
 
@@ -221,11 +223,11 @@ unsafe impl<M: Machine, P: Policy> RawRwLock for RawShflRw<M, P> {
     }
 
     fn is_locked(&self) -> bool {
-        self.state().is_written() || !self.inside().is_empty()
+        self.state().has(WRITER) || self.inside().has(ANY_READER)
     }
 
     fn is_write_locked(&self) -> bool {
-        self.state().is_written()
+        self.state().has(WRITER)
     }
 }
 
@@ -237,19 +239,19 @@ impl<M: Machine, P: Policy> CompareRwLock for RawShflRw<M, P> {
 }
 
 impl<M: Machine, P: Policy> RawShflRw<M, P> {
-    fn state(&self) -> State {
-        State(self.word.load(Relaxed))
+    fn state(&self) -> Bits {
+        Bits::of::<M>(&self.word)
     }
 
-    fn inside(&self) -> Inside {
-        Inside(self.readers.load(Relaxed))
+    fn inside(&self) -> Bits {
+        Bits::of::<M>(&self.readers)
     }
 
     /// Clears WRITER in a word that may have hints, and wakes a head that sleeps until the writer leaves.
     #[cold]
     #[inline(never)]
     fn release_writer(&self, order: Ordering) {
-        if State(self.word.fetch_and(!(WRITER | PARKED), order)).is_parked() {
+        if Bits(self.word.fetch_and(!(WRITER | PARKED), order)).has(PARKED) {
             unpark::<M>(&raw const self.word);
         }
     }
@@ -257,14 +259,14 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Subtracts a reader, and wakes a head that sleeps until the last reader leaves.
     #[inline(always)]
     fn depart(&self, order: Ordering) {
-        if self.readers.fetch_sub(READER, order) & (COUNT | PARKED) == READER | PARKED {
+        if self.readers.fetch_sub(READER, order) & (ANY_READER | PARKED) == READER | PARKED {
             unpark::<M>(&raw const self.readers);
         }
     }
 
     /// Subtracts the upgradable reader. The head may wait for just that while other readers are inside.
     fn leave_upgradable(&self, order: Ordering) {
-        if Inside(self.readers.fetch_sub(UPGRADABLE, order)).is_parked() {
+        if Bits(self.readers.fetch_sub(UPGRADABLE, order)).has(PARKED) {
             unpark::<M>(&raw const self.readers);
         }
     }

@@ -56,14 +56,41 @@ pub unsafe trait Await: Send + Sync + 'static {
     ) -> bool;
 }
 
+/// Looks at the word between two rests: a look at the clock costs as much as about ten looks at the word.
+const LOOKS: u32 = 64;
+/// Nanoseconds for which a thread that naps looks before its first nap: longer than most read sections.
+const SPIN: u32 = 20_000;
+
+/// Looks at the word, `first` times at first, and calls `rest` in between with the nanoseconds that are left.
+fn look<M: Machine, T: Copy, W: Word<T>>(
+    word: &W,
+    timeout: Timeout,
+    done: impl FnMut(T) -> bool + Copy,
+    first: u32,
+    mut rest: impl FnMut(u64),
+) -> bool {
+    if matches!(timeout, Timeout::Immediate) {
+        return false;
+    }
+    let mut looks = first;
+    loop {
+        let left = timeout.left::<M>();
+        if M::spin_for(word, Acquire, looks, done).is_some() {
+            return true;
+        }
+        if left == 0 {
+            return false;
+        }
+        rest(left);
+        looks = LOOKS;
+    }
+}
+
 /// The thread spins (listing 1 of the BRAVO paper). For short sections and a processor for each thread.
 #[derive(Debug)]
 pub struct Spins;
 
-/// Looks at the word between two looks at the clock: a look at the clock costs as much as about ten looks at the word.
-const LOOKS_PER_CLOCK: u32 = 64;
-
-// SAFETY: `true` is returned only when `spin_for` or `spin_until`, with acquire loads, has found `done`.
+// SAFETY: `true` is returned only when `look` or `spin_until`, with acquire loads, has found `done`.
 unsafe impl Await for Spins {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
@@ -71,26 +98,12 @@ unsafe impl Await for Spins {
         timeout: Timeout,
         done: impl FnMut(T) -> bool + Copy,
     ) -> bool {
-        match timeout {
-            Timeout::Immediate => false,
-            Timeout::Never => {
-                M::spin_until(word, Acquire, done);
-                true
-            }
-            Timeout::At(_) => {
-                let mut offers = Offers::new();
-                loop {
-                    let left = timeout.left::<M>();
-                    if M::spin_for(word, Acquire, LOOKS_PER_CLOCK, done).is_some() {
-                        return true;
-                    }
-                    if left == 0 {
-                        return false;
-                    }
-                    offers.take::<M>(left);
-                }
-            }
+        if matches!(timeout, Timeout::Never) {
+            M::spin_until(word, Acquire, done);
+            return true;
         }
+        let mut offers = Offers::new();
+        look::<M, _, _>(word, timeout, done, LOOKS, |left| offers.take::<M>(left))
     }
 }
 
@@ -98,12 +111,7 @@ unsafe impl Await for Spins {
 #[derive(Debug)]
 pub struct Naps;
 
-/// Looks at the word before the first nap: about 20 microseconds, longer than most read sections.
-const LOOKS_BEFORE: u32 = 2048;
-/// Looks at the word between two naps.
-const LOOKS_BETWEEN: u32 = 64;
-
-// SAFETY: `true` is returned only when `spin_for`, with acquire loads, has found `done`.
+// SAFETY: `true` is returned only when `look`, with acquire loads, has found `done`.
 unsafe impl Await for Naps {
     #[cold]
     fn until<M: Machine, T: Copy, W: Word<T>>(
@@ -111,20 +119,7 @@ unsafe impl Await for Naps {
         timeout: Timeout,
         done: impl FnMut(T) -> bool + Copy,
     ) -> bool {
-        let (mut looks, mut nap) = (LOOKS_BEFORE, Nap::new());
-        if matches!(timeout, Timeout::Immediate) {
-            return false;
-        }
-        loop {
-            let left = timeout.left::<M>();
-            if M::spin_for(word, Acquire, looks, done).is_some() {
-                return true;
-            }
-            if left == 0 {
-                return false;
-            }
-            nap.take::<M>(left);
-            looks = LOOKS_BETWEEN;
-        }
+        let mut nap = Nap::new();
+        look::<M, _, _>(word, timeout, done, M::hints(SPIN), |left| nap.take::<M>(left))
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::machine::Clock;
+use crate::machine::{Clock, MICRO};
 use core::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -58,10 +58,10 @@ fn one_long_section_does_not_stop_the_spins() {
         (0..10).for_each(|_| _ = scope.spawn(|| once(&lock)));
         await_queue(&lock);
         thread::sleep(Duration::from_millis(20));
-        let turn = lock.turn().0 | 1; // a multiple of `TRIAL` would be a trial
+        let turn = lock.turn.get().0 | 1; // a multiple of `TRIAL` would be a trial
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
-        assert!(vain::spins_pay::<Native, NumaPolicy>(&AtomicU32::new(turn)));
+        assert!(Turn::<Native>(AtomicU32::new(turn)).spins_pay::<NumaPolicy>());
     });
 }
 
@@ -70,7 +70,7 @@ fn one_long_section_does_not_stop_the_spins() {
 #[test]
 fn a_waiter_queues_where_lapsed_has_stayed_behind() {
     let lock = RawShfl::<Native>::new();
-    lock.turn.store(LAPSED.0, Relaxed);
+    lock.turn.0.store(LAPSED, Relaxed);
     lock.lock();
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));
@@ -82,7 +82,7 @@ fn a_waiter_queues_where_lapsed_has_stayed_behind() {
         unsafe { lock.unlock(()) };
         assert!(queued, "the waiter never queued");
     });
-    assert!(!lock.turn().has(LAPSED));
+    assert!(!lock.turn.get().has(LAPSED));
 }
 
 /// A release unparks every thread that sleeps at `word`. Beside the head, a requeue may have moved there the head of

@@ -8,11 +8,11 @@
 //! | reads | [`read_in_first_slot`](Around::read_in_first_slot), [`read_in_other_slot`](Around::read_in_other_slot); if one of them reads, there is no call | [`has_read_below`](Around::has_read_below) |
 //! | writes | | [`has_written_below`](Around::has_written_below), if [`must_revoke`](Around::must_revoke) |
 
+use super::RawBravo;
 use super::bias::When;
 use super::count::Count;
 use super::publish::{Publish, Published};
 use super::revoke::Revoke;
-use super::{Filled, RawBravo, ReadToken};
 use crate::locks::for_assembly::BiasedRwLock;
 use crate::locks::rwlock::{RawRwLock, Timeout};
 use crate::machine::Machine;
@@ -71,18 +71,18 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
     fn read_in_first_slot(&self) -> Option<Self::Read> {
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
         match unsafe { P::publish(self.address(), || RawBravo::is_biased(self)) } {
-            Published::In(slot) => self.read_fast(slot).map(|slot| ReadToken::Fast(Filled(slot))),
+            Published::In(slot) => self.read_fast(slot),
             _ => None,
         }
     }
 
     fn read_in_other_slot(&self) -> Option<Self::Read> {
-        self.read_elsewhere().map(|slot| ReadToken::Fast(Filled(slot)))
+        self.read_elsewhere()
     }
 
     #[cold]
     fn read_in_further_slot(&self) -> Option<Self::Read> {
-        self.read_again().map(|slot| ReadToken::Fast(Filled(slot)))
+        self.read_again()
     }
 
     #[inline(always)]

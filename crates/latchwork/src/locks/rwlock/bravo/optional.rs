@@ -18,14 +18,8 @@ use crate::machine::{Clock, Machine};
 use core::sync::atomic::Ordering::*;
 
 // SAFETY: a writer has revoked the bias, so all readers are in the underlying lock, and a downgraded writer is one of them.
-unsafe impl<M, R, P, W, V, S> RawDowngrade for RawBravo<M, R, P, W, V, S>
-where
-    M: Machine,
-    R: RawDowngrade<Machine = M>,
-    P: Publish<M>,
-    W: When,
-    V: Revoke,
-    S: Count,
+unsafe impl<M: Machine, R: RawDowngrade<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count>
+    RawDowngrade for RawBravo<M, R, P, W, V, S>
 {
     #[inline]
     unsafe fn downgrade(&self, token: Self::Write) -> Self::Read {
@@ -36,14 +30,8 @@ where
 
 // SAFETY: the underlying lock keeps other writers and upgradable readers out. An upgrade holds it for writing when there
 // is no reader in a slot: it has revoked the bias, and stayed counted, until it held the lock.
-unsafe impl<M, R, P, W, V, S> RawUpgrade for RawBravo<M, R, P, W, V, S>
-where
-    M: Machine,
-    R: RawUpgrade<Machine = M>,
-    P: Publish<M>,
-    W: When,
-    V: Revoke,
-    S: Count,
+unsafe impl<M: Machine, R: RawUpgrade<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count> RawUpgrade
+    for RawBravo<M, R, P, W, V, S>
 {
     type Upgradable = R::Upgradable;
 
@@ -121,14 +109,8 @@ where
 
 // SAFETY: a recursive reader reads through a slot, or through the underlying lock. A writer that waits for readers in their
 // slots has given that lock back, or will within a bounded time, and the caller does not queue meanwhile.
-unsafe impl<M, R, P, W, A, S> RawRecursive for RawBravo<M, R, P, W, Passing<A>, S>
-where
-    M: Machine,
-    R: RawRecursive<Machine = M>,
-    P: Publish<M>,
-    W: When,
-    A: Await,
-    S: Count,
+unsafe impl<M: Machine, R: RawRecursive<Machine = M>, P: Publish<M>, W: When, A: Await, S: Count> RawRecursive
+    for RawBravo<M, R, P, W, Passing<A>, S>
 {
     #[inline]
     fn read_recursive_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<Self::Read> {
@@ -139,14 +121,8 @@ where
     }
 }
 
-impl<M, R, P, W, A, S> RawBravo<M, R, P, W, Passing<A>, S>
-where
-    M: Machine,
-    R: RawRecursive<Machine = M>,
-    P: Publish<M>,
-    W: When,
-    A: Await,
-    S: Count,
+impl<M: Machine, R: RawRecursive<Machine = M>, P: Publish<M>, W: When, A: Await, S: Count>
+    RawBravo<M, R, P, W, Passing<A>, S>
 {
     #[inline(never)]
     fn read_recursive_slow(
@@ -156,8 +132,8 @@ where
     ) -> Option<ReadToken<M::Usize, R::Read>> {
         loop {
             // While a writer waits for the caller's slot, the underlying lock may be that writer's for a millisecond.
-            if let Some(slot) = self.read_elsewhere().or_else(|| self.read_again()) {
-                return Some(ReadToken::Fast(Filled(slot)));
+            if let token @ Some(_) = self.read_elsewhere().or_else(|| self.read_again()) {
+                return token;
             }
             let lacks_slot = self.lacks_slot();
             // With a reader in a slot, perhaps the caller itself, the caller must not queue behind a writer.
@@ -188,14 +164,8 @@ where
 }
 
 // SAFETY: the functions end the acquisitions as those of `RawRwLock` do.
-unsafe impl<M, R, P, W, V, S> RawFair for RawBravo<M, R, P, W, V, S>
-where
-    M: Machine,
-    R: RawFair<Machine = M>,
-    P: Publish<M>,
-    W: When,
-    V: Revoke,
-    S: Count,
+unsafe impl<M: Machine, R: RawFair<Machine = M>, P: Publish<M>, W: When, V: Revoke, S: Count> RawFair
+    for RawBravo<M, R, P, W, V, S>
 {
     #[inline]
     fn is_awaited(&self) -> bool {

@@ -1,4 +1,8 @@
-//! Where a BRAVO reader publishes that it reads.
+//! Where a BRAVO reader publishes that it reads: in a slot, a word that holds the address of the lock or 0.
+//!
+//! [`Publish`] is the place: which slot a reader fills, how a writer finds those of its lock, and the fences for Dekker's handshake
+//! between the two. [`Owned`], here, is a row of slots for each thread: plain stores for readers, `membarrier` for a revoking writer. The
+//! other places are one [`table`](super::table) for the process: a compare-and-exchange for readers, nothing but loads for the writer.
 
 use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::*;

@@ -1,4 +1,12 @@
 //! A reader that finds no bias or no free slot uses the underlying lock, and may turn the bias on.
+//!
+//! A read takes these steps, until one of them succeeds:
+//!
+//! 1. Its first slot (`read_first` in [`bravo`](super)), or the underlying lock at once if the thread has noted that the lock is not
+//!    biased (`read_noted`).
+//! 2. Another slot (`read_elsewhere`). A recursive read also tries a slot behind one of its own while a writer revokes (`read_again`).
+//! 3. The underlying lock. Then `after_slow_read` notes whether the lock was biased. One slow read in [`SAMPLE`](super::bias) and each of
+//!    a new lock takes the bias a `step` towards *on*.
 
 use super::bias::{self, When};
 use super::count::{Count, Event};
@@ -34,61 +42,57 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
         token
     }
 
-    /// Reads through another slot, or else through the underlying lock. While the reader waits there, it ends the brief hold
-    /// of a writer that is suspended.
+    /// Reads after the first attempt has failed, unless the deadline passes. While the reader waits in the underlying lock, it ends
+    /// the brief hold of a writer that is suspended.
     pub(super) fn read_within(&self, deadline: Option<Deadline>) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_elsewhere() {
-            return Some(ReadToken::Fast(Filled(slot)));
-        }
-        let lacks_slot = self.lacks_slot();
-        let token = self.lock.read_watching(deadline, &|| _ = self.end_overdue_hold())?;
-        self.after_slow_read(lacks_slot);
-        Some(ReadToken::Slow(token))
+        self.read_elsewhere_or(|| self.lock.read_watching(deadline, &|| _ = self.end_overdue_hold()))
     }
 
     /// The same without waiting.
     #[inline(never)]
     pub(super) fn try_read_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_elsewhere() {
-            return Some(ReadToken::Fast(Filled(slot)));
-        }
-        let lacks_slot = self.lacks_slot();
-        let token = match self.lock.try_read() {
+        self.read_elsewhere_or(|| match self.lock.try_read() {
             None if self.end_overdue_hold() => self.lock.try_read(),
             token => token,
-        }?;
-        self.after_slow_read(lacks_slot);
-        Some(ReadToken::Slow(token))
+        })
     }
 
     /// The same in one attempt at the underlying lock. A thread that reads another lock needs a further slot: without it, hand over
     /// hand, each second lock would cost two atomic instructions.
     #[inline(never)]
     pub(super) fn try_read_weak_slow(&self) -> Option<ReadToken<M::Usize, R::Read>> {
-        if let Some(slot) = self.read_elsewhere() {
-            return Some(ReadToken::Fast(Filled(slot)));
-        }
-        let lacks_slot = self.lacks_slot();
-        let token = self.lock.try_read_weak()?;
-        self.after_slow_read(lacks_slot);
-        Some(ReadToken::Slow(token))
+        self.read_elsewhere_or(|| self.lock.try_read_weak())
+    }
+
+    /// Reads through another slot, or else through the underlying lock, with what `below` returns.
+    #[inline(always)]
+    fn read_elsewhere_or(
+        &self,
+        below: impl FnOnce() -> Option<R::Read>,
+    ) -> Option<ReadToken<M::Usize, R::Read>> {
+        self.read_elsewhere().or_else(|| {
+            let lacks_slot = self.lacks_slot();
+            let token = below()?;
+            self.after_slow_read(lacks_slot);
+            Some(ReadToken::Slow(token))
+        })
     }
 
     /// A reader's attempt through a slot other than its first.
-    pub(super) fn read_elsewhere(&self) -> Option<&'static M::Usize> {
+    pub(super) fn read_elsewhere(&self) -> Option<ReadToken<M::Usize, R::Read>> {
         // SAFETY: `read_fast` empties the slot unless the lock is biased, and then this thread reads it.
         self.read_fast(unsafe { P::publish_elsewhere(self.address(), || self.is_biased()) }?)
     }
 
     /// A reader that reads again, through a further slot, if it reads through a slot already: a revoking writer waits for it in
     /// any case. A slot that was left full by an earlier lock at this address keeps the lock from being biased.
-    pub(super) fn read_again(&self) -> Option<&'static M::Usize> {
+    pub(super) fn read_again(&self) -> Option<ReadToken<M::Usize, R::Read>> {
         if !self.may_have_slot_readers() {
             return None;
         }
         // SAFETY: a slot of this thread that holds the address stands for an acquisition of this lock, because the lock is or was
         // biased.
-        unsafe { P::publish_again(self.address()) }
+        unsafe { P::publish_again(self.address()) }.map(|slot| ReadToken::Fast(Filled(slot)))
     }
 
     /// For the statistics: whether this reader, which is about to use the underlying lock, has found the lock biased but no

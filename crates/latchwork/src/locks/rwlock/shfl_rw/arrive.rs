@@ -4,8 +4,8 @@ use super::words::*;
 use super::{RawShflRw, unpark};
 use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
-use crate::locks::mutex::sleepers::{self, PROMISE_BOUND, age, stamp};
-use crate::locks::mutex::vain::{self, VAIN};
+use crate::locks::mutex::sleepers;
+use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -15,48 +15,48 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     pub(super) fn try_read_free(&self) -> bool {
         // (E) Dekker pair with `finds_no_readers`: a reader adds itself and then looks for a writer, a writer sets WRITER
         // and then looks for readers, all four sequentially consistent, so one sees the other.
-        let before = Inside(self.readers.fetch_add(READER, SeqCst));
+        let before = Bits(self.readers.fetch_add(READER, SeqCst));
         // (A) pairs with the release of `word` in `unlock_write`.
-        before.is_plain() && self.word.load(SeqCst) == FREE || self.stays(Side::Read, before)
+        !before.has(PARKED | TOO_MANY) && self.word.load(SeqCst) == FREE || self.stays(Side::Read, before)
     }
 
     /// The same for an upgradable read.
     pub(super) fn try_upgradable_free(&self) -> bool {
         self.announce_upgradable().is_some_and(|before| {
             // (A), (E) as in `try_read_free`.
-            !before.is_parked() && self.word.load(SeqCst) == FREE || self.stays(Side::Upgradable, before)
+            !before.has(PARKED) && self.word.load(SeqCst) == FREE || self.stays(Side::Upgradable, before)
         })
     }
 
     /// Adds the upgradable reader to `readers`. `None`: there is one already. Otherwise what was there before.
-    pub(super) fn announce_upgradable(&self) -> Option<Inside> {
-        if self.inside().has_upgradable() {
+    pub(super) fn announce_upgradable(&self) -> Option<Bits> {
+        if self.inside().has(UPGRADABLE) {
             return None;
         }
         // (E) as in `try_read_free`. If another thread was faster, this changes nothing.
-        let before = Inside(self.readers.fetch_or(UPGRADABLE, SeqCst));
-        (!before.has_upgradable()).then_some(before)
+        let before = Bits(self.readers.fetch_or(UPGRADABLE, SeqCst));
+        (!before.has(UPGRADABLE)).then_some(before)
     }
 
     /// A reader that has added itself to `before`, and has not seen a free lock, stays inside or takes its addition back.
     /// Returns whether it stays.
     #[cold]
     #[inline(never)]
-    fn stays(&self, side: Side, before: Inside) -> bool {
-        before.check();
-        let state = State(self.word.load(SeqCst)); // (A), (E)
-        if state.is_written() || !self.may_pass(state, side) {
-            self.turn_back(side);
+    fn stays(&self, side: Side, before: Bits) -> bool {
+        check(before);
+        let state = Bits(self.word.load(SeqCst)); // (A), (E)
+        if state.has(WRITER) || !self.may_pass(state, side) {
+            self.withdraw(side);
             return false;
         }
-        if before.is_parked() {
-            if before.is_empty() || self.is_queue_empty() {
+        if before.has(PARKED) {
+            if !before.has(ANY_READER) || self.is_queue_empty() {
                 // The last reader to leave has woken the head, and readers that leave from now on need not do so again. But the
                 // head may have taken this reader's addition for the reader that it knew, and have gone to sleep; so it is
                 // woken here.
                 self.readers.fetch_and(!PARKED, Relaxed);
                 unpark::<M>(&raw const self.readers);
-            } else if !state.is_lapsed() && !state.is_claimed() && self.turn_exceeds(P::TURN) {
+            } else if !state.has(LAPSED) && !state.has(CLAIMED) && self.turn.exceeds(P::TURN) {
                 self.word.fetch_or(CLAIMED, Relaxed); // for the head, which sleeps until no reader is inside
             }
         }
@@ -65,7 +65,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Takes back the addition of a reader, or of an upgradable reader.
     #[inline]
-    pub(super) fn turn_back(&self, side: Side) {
+    pub(super) fn withdraw(&self, side: Side) {
         if side == Side::Upgradable { self.leave_upgradable(Relaxed) } else { self.depart(Relaxed) }
     }
 
@@ -76,30 +76,30 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             && self.word.load(Relaxed) == FREE
             // (A) as in `try_read_free`. (E) pairs with `try_read_free`.
             && self.word.compare_exchange(FREE, WRITER, SeqCst, Relaxed).is_ok()
-            && (self.finds_no_readers() || self.take_back())
+            && (self.finds_no_readers() || self.withdraw_writer())
     }
 
     /// Whether there are no readers, asked by a writer that has set WRITER.
     #[inline(always)]
     fn finds_no_readers(&self) -> bool {
         // (E) as in `try_read_free`. (B) pairs with the subtraction in `unlock_read`.
-        Inside(self.readers.load(SeqCst)).is_empty()
+        !Bits(self.readers.load(SeqCst)).has(ANY_READER)
     }
 
     /// A writer that has found readers takes WRITER back. Returns `false`.
     #[cold]
-    pub(super) fn take_back(&self) -> bool {
+    pub(super) fn withdraw_writer(&self) -> bool {
         self.release_writer(Relaxed);
         false
     }
 
     /// Whether a thread that is not the head may enter past it, by the `state` of the word.
-    fn may_pass(&self, state: State, side: Side) -> bool {
-        if state.0 & HINTS != 0 && self.is_queue_empty() {
+    fn may_pass(&self, state: Bits, side: Side) -> bool {
+        if state.has(HINTS) && self.is_queue_empty() {
             self.clear(HINTS); // about a head that has left
             return true;
         }
-        !state.is_claimed_from(side)
+        !side.is_kept_out_by_claim(state)
     }
 
     /// An attempt of a thread that is not the head, past the head if there is one.
@@ -107,9 +107,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[inline(never)]
     pub(super) fn steal(&self, side: Side) -> bool {
         let (state, inside) = (self.state(), self.inside());
-        let head = if state.is_shared() { Side::Upgradable } else { Side::Write };
-        let free = !state.is_written() && !inside.keeps_out(head);
-        if state.is_written() || !(self.may_pass(state, side) || free && self.lapses(state)) {
+        let head = if state.has(SHARED) { Side::Upgradable } else { Side::Write };
+        let free = !state.has(WRITER) && !inside.has(head.kept_out_by());
+        if state.has(WRITER) || !(self.may_pass(state, side) || free && self.lapses(state)) {
             return false;
         }
         match side {
@@ -117,36 +117,28 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             Side::Upgradable => self.try_upgradable_free(),
             Side::Write => {
                 let state = self.state();
-                inside.is_empty()
-                    && !state.is_written()
-                    && !state.is_claimed()
+                !inside.has(ANY_READER)
+                    && !state.has(WRITER)
+                    && !state.has(CLAIMED)
                     // (A), (E) as in `try_write_free`. LAPSED stays: the head clears it.
                     && self.word.compare_exchange(state.0, state.0 | WRITER, SeqCst, Relaxed).is_ok()
-                    && (self.finds_no_readers() || self.take_back())
+                    && (self.finds_no_readers() || self.withdraw_writer())
             }
         }
     }
 
     /// The lock is free and left to the head by `state`. Returns whether the head has not come for too long.
     #[cold]
-    fn lapses(&self, state: State) -> bool {
-        let next = if !state.is_offered() {
-            let turn = self.turn();
-            let offered = stamp::<M>().with(turn.only(ASLEEP.with(VAIN)));
-            _ = self.turn.compare_exchange(turn.0, offered.0, Relaxed, Relaxed);
-            State(state.0 | OFFERED)
-        } else if self.turn_exceeds(PROMISE_BOUND) {
-            State(state.0 & !CLAIMS | LAPSED)
+    fn lapses(&self, state: Bits) -> bool {
+        let next = if !state.has(OFFERED) {
+            self.turn.restamp();
+            Bits(state.0 | OFFERED)
+        } else if self.turn.exceeds(PROMISE_BOUND) {
+            Bits(state.0 & !CLAIMS | LAPSED)
         } else {
             return false;
         };
-        self.word.compare_exchange(state.0, next.0, Relaxed, Relaxed).is_ok() && next.is_lapsed()
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn lock_slow(&self, side: Side) {
-        self.wait_for_lock(side, None, &|| ());
+        self.word.compare_exchange(state.0, next.0, Relaxed, Relaxed).is_ok() && next.has(LAPSED)
     }
 
     /// Waits for the lock: briefly as a newcomer, then in the queue, or beside the queue while its head is suspended. Returns
@@ -155,34 +147,24 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
         loop {
-            let spun = match self.spin_as_newcomer(side) {
-                Ok(()) => return true,
-                Err(spun) => spun,
-            };
-            if !self.state().is_lapsed() {
-                return self.lock_queued(side, deadline, spun, watch);
+            let beside = P::BESIDE && self.turn.get().has(ASLEEP) && !self.state().has(CLAIMED);
+            let spins = self.is_queue_empty() || beside;
+            let spin = |nanos, at_once| self.spin(side, nanos, at_once, || self.steal(side));
+            if self.turn.try_as_newcomer::<P>(spins, spin) {
+                return true;
+            }
+            if !self.state().has(LAPSED) {
+                return self.lock_queued(side, deadline, spins, watch);
             }
             // `None`: the head runs again, and the caller may queue.
             let attempt = || {
                 watch();
-                self.state().is_lapsed().then(|| self.steal(side))
+                self.state().has(LAPSED).then(|| self.steal(side))
             };
             if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
                 return locked;
             }
         }
-    }
-
-    /// A newcomer's attempts before it queues. Without success, whether it has spun, or would have if that paid.
-    fn spin_as_newcomer(&self, side: Side) -> Result<(), bool> {
-        let beside = P::BESIDE && self.turn().has(ASLEEP) && !self.state().is_claimed();
-        let spins = self.is_queue_empty() || beside;
-        if !spins || !vain::spins_pay::<M, P>(&self.turn) {
-            return if self.steal(side) { Ok(()) } else { Err(spins) };
-        }
-        let taken = self.spin(side, P::SPIN, false, || self.steal(side));
-        vain::learn::<M, P>(&self.turn, taken);
-        if taken { Ok(()) } else { Err(true) }
     }
 
     /// [`sleepers::spin`] at the words. A reader takes an open lock at once.
@@ -192,16 +174,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Whether no thread inside keeps `side` out.
     pub(super) fn is_open(&self, side: Side) -> bool {
-        !self.state().is_written() && !self.inside().keeps_out(side)
-    }
-
-    pub(super) fn turn(&self) -> Bits {
-        Bits(self.turn.load(Acquire)) // the clock is read afterwards: `age`
-    }
-
-    /// Whether the head's turn has lasted for longer than `bound` microseconds.
-    pub(super) fn turn_exceeds(&self, bound: u32) -> bool {
-        age::<M>(self.turn()) > bound
+        !self.state().has(WRITER) && !self.inside().has(side.kept_out_by())
     }
 
     pub(super) fn is_queue_empty(&self) -> bool {

@@ -22,7 +22,7 @@
 //! A reader that reads again must not wait for an upgrade that waits for it. So the upgrading thread sets UPGRADING while it
 //! waits: WRITER and UPGRADING together admit recursive readers.
 
-use super::queue::TURNING;
+use super::queue::WITHDRAWAL;
 use super::words::*;
 use super::{RawShflRw, unpark};
 use crate::locks::bits::Bits;
@@ -36,19 +36,19 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// An attempt to read past everything but a writer that is inside. `Err` says whether a reader is inside.
     fn enter_recursive(&self) -> Result<(), bool> {
         // (A), (E) as in `try_read_free`.
-        let before = Inside(self.readers.fetch_add(READER, SeqCst));
-        before.check();
+        let before = Bits(self.readers.fetch_add(READER, SeqCst));
+        check(before);
         // (U) The upgradable reader that upgrades looks for readers again after it has taken UPGRADING back.
-        if State(self.word.load(SeqCst)).admits_recursive_reader() {
+        if admits_recursive_reader(Bits(self.word.load(SeqCst))) {
             return Ok(());
         }
-        self.turn_back(Side::Read);
-        Err(!before.is_empty())
+        self.withdraw(Side::Read);
+        Err(before.has(ANY_READER))
     }
 
     /// The upgradable reader, which the caller is, becomes a writer unless the timeout passes first.
     fn becomes_writer(&self, timeout: Timeout) -> bool {
-        let alone = |readers: u32| Inside(readers).is_upgradable_alone();
+        let alone = |readers: u32| readers & ANY_READER == UPGRADABLE;
         if matches!(timeout, Timeout::Immediate) && !alone(self.readers.load(Relaxed)) {
             return false;
         }
@@ -56,7 +56,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             return false;
         }
         // (B), (E) as in `try_as_head`.
-        while M::spin_for(&self.readers, SeqCst, TURNING, alone).is_none() {
+        while M::spin_for(&self.readers, SeqCst, WITHDRAWAL, alone).is_none() {
             // Relaxed: the exchange that set WRITER orders readers that see this bit after the last writer.
             self.word.fetch_or(UPGRADING, Relaxed);
             let left = Naps::until::<M, _, _>(&self.readers, timeout, alone);
@@ -64,7 +64,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // UPGRADING back and then looks for readers, all sequentially consistent, so one sees the other.
             self.word.fetch_and(!UPGRADING, SeqCst);
             if !left {
-                return self.take_back();
+                return self.withdraw_writer();
             }
         }
         // The head may sleep until no reader is inside; now it must sleep until the writer leaves.
@@ -75,11 +75,11 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Sets WRITER for the upgradable reader. A writer that has set it before finds the upgradable reader and takes WRITER
     /// back, so this waits for a few instructions, unless that writer is suspended between them.
     fn sets_writer(&self, timeout: Timeout) -> bool {
-        let open = |word| !State(word).is_written();
+        let open = |word| !Bits(word).has(WRITER);
         loop {
             let state = self.state();
             if !open(state.0) {
-                if M::spin_for(&self.word, Relaxed, TURNING, open).is_none()
+                if M::spin_for(&self.word, Relaxed, WITHDRAWAL, open).is_none()
                     && !Naps::until::<M, _, _>(&self.word, timeout, open)
                 {
                     return false;
@@ -97,13 +97,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Leaves the lock to the head of the queue, if there is one: newcomers do not pass the head, unless it is suspended.
     fn leave_to_head(&self) {
-        if !self.is_queue_empty() && !self.state().is_lapsed() {
+        if !self.is_queue_empty() && !self.state().has(LAPSED) {
             self.word.fetch_or(CLAIMED | LEFT, Relaxed);
-            // (N) ends a nap. Otherwise the head is awake, or sleeps at one of the other words. Release: with CLAIMED, for a head that
-            // comes second.
-            if Bits(self.turn.fetch_and(!ASLEEP.0, Release)).has(ASLEEP) {
-                unpark::<M>(&raw const self.turn);
-            }
+            self.turn.end_nap(); // (N)
         }
     }
 }
@@ -154,9 +150,9 @@ unsafe impl<M: Machine, P: Policy> RawUpgrade for RawShflRw<M, P> {
     #[inline]
     unsafe fn downgrade_upgradable(&self, (): ()) {
         // Another upgradable reader may wait at the head.
-        let before = Inside(self.readers.fetch_sub(UPGRADABLE - READER, Release));
-        before.check();
-        if before.is_parked() {
+        let before = Bits(self.readers.fetch_sub(UPGRADABLE - READER, Release));
+        check(before);
+        if before.has(PARKED) {
             unpark::<M>(&raw const self.readers);
         }
     }
@@ -165,7 +161,7 @@ unsafe impl<M: Machine, P: Policy> RawUpgrade for RawShflRw<M, P> {
     unsafe fn downgrade_to_upgradable(&self, (): ()) {
         // A newcomer that has announced itself finds the writer, and takes that back.
         while self.readers.fetch_or(UPGRADABLE, Relaxed) & UPGRADABLE != 0 {
-            let gone = |readers: u32| !Inside(readers).has_upgradable();
+            let gone = |readers: u32| !Bits(readers).has(UPGRADABLE);
             Naps::until::<M, _, _>(&self.readers, Timeout::Never, gone);
         }
         // SAFETY: the caller holds the lock for writing.
@@ -187,9 +183,9 @@ unsafe impl<M: Machine, P: Policy> RawRecursive for RawShflRw<M, P> {
                     Timeout::Never => self.read_watching(None, watch),
                 };
             }
-            // The writer, or the reader, is about to turn back, so the caller must not wait in the queue.
-            let open = |word| State(word).admits_recursive_reader();
-            if M::spin_for(&self.word, Relaxed, TURNING, open).is_none() {
+            // The writer, or the reader, is about to withdraw, so the caller must not wait in the queue.
+            let open = |word| admits_recursive_reader(Bits(word));
+            if M::spin_for(&self.word, Relaxed, WITHDRAWAL, open).is_none() {
                 watch();
                 if !Naps::until::<M, _, _>(&self.word, timeout, open) {
                     return None;

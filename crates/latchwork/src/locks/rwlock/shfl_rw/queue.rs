@@ -5,16 +5,13 @@ use super::words::*;
 use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, Intervals, PROMISE_BOUND, READY};
-use crate::locks::mutex::vain;
-use crate::machine::{Arith, Deadline, MICRO, Machine, Word};
+use crate::locks::mutex::sleepers::{self, Head, READY, Sleeps};
+use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
+use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
-/// Looks of a writer that has set WRITER, for readers that are about to turn back: they need a few instructions. Not tuned.
-pub(super) const TURNING: u32 = 16;
-/// Pauses of [`Policy::LOOK`] between the head's announcement and its second look: 0.8 microseconds, far longer than the two
-/// instructions of a release.
-const SETTLES: u32 = 16;
+/// Looks of a writer that has set WRITER, for readers that are about to withdraw: they need a few instructions. Not tuned.
+pub(super) const WITHDRAWAL: u32 = 16;
 /// Sleeping readers that a reader which enters from the queue wakes. Each costs it a wakeup; but a chain, in which each
 /// reader wakes the next, takes as long as all of them need until they run. No measurement of other numbers is kept.
 const INVITATIONS: u32 = 16;
@@ -47,19 +44,16 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if invited {
                 return self.enter(Side::Read); // only readers are invited
             }
+            // No thread has ended the caller's sleep: the head may be suspended.
             watch();
-            self.rescue(side)
+            (self.state().has(LAPSED) || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
         };
         let key = key::<M, P>(side);
-        let spins = M::hints(if vain::spins_pay::<M, P>(&self.turn) { P::SPIN } else { P::LOOK });
-        let waited = sleepers::wait_for_head(&self.tail, key, deadline, spins, enter);
+        let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
         let Head { node, at_once, locked } = match waited {
             Ok(head) => head,
             Err(locked) => return locked,
         };
-        if at_once {
-            vain::begin_turn::<M>(&self.turn);
-        }
         let locked = locked || self.compete(node, side, deadline, spun && at_once, watch);
         if locked && side != Side::Write {
             let reads = |waiter: Waiter<'_, M>| waiter.key().load(Relaxed) == READING;
@@ -67,11 +61,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
         self.leave(node, side, locked);
         locked
-    }
-
-    /// A waiter tries, after a sleep that no thread has ended, to pass a head that does not run.
-    fn rescue(&self, side: Side) -> bool {
-        (self.state().is_lapsed() || self.turn_exceeds(PROMISE_BOUND)) && self.steal(side)
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
@@ -84,20 +73,18 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         mut spun: bool,
         watch: &dyn Fn(),
     ) -> bool {
-        let mut intervals = Intervals::of_head();
-        let (mut nap, mut slept) = (u64::from(P::TURN / 16) << MICRO, false);
+        let mut sleeps = Sleeps::new::<P>();
         loop {
-            let long = self.turn_exceeds(PROMISE_BOUND);
-            sleepers::walk::<M, P>(&self.tail, node, long, || self.is_open(side));
+            sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
-            if self.inside().is_parked() {
+            if self.inside().has(PARKED) {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }
-            if side == Side::Upgradable && !self.state().is_shared() {
+            if side == Side::Upgradable && !self.state().has(SHARED) {
                 self.word.fetch_or(SHARED, Relaxed);
             }
-            let demands = self.state().is_claimed() || self.turn_exceeds(P::TURN);
-            let drains = side == Side::Write && self.is_kept_out_by_readers(side);
+            let demands = self.state().has(CLAIMED) || self.turn.exceeds(P::TURN);
+            let drains = side == Side::Write && !self.state().has(WRITER) && self.inside().has(ANY_READER);
             if demands || drains {
                 self.word.fetch_or(CLAIMED, Relaxed);
             }
@@ -111,30 +98,20 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 self.clear(CLAIMS | SHARED);
                 return self.try_as_head(side);
             }
-            if drains && !demands && !self.takes_claim_back() {
+            if drains && !demands && !self.withdraws_claim() {
                 continue;
             }
-            let turn = Bits(self.turn.fetch_or(ASLEEP.0, Acquire)).with(ASLEEP); // (N)
-            if slept && !demands && P::NAPS {
-                let nanos = deadline.map_or(nap, |deadline| nap.min(deadline.left::<M>()));
-                if !self.state().is_claimed() {
-                    M::doze_at(&self.turn, turn.0, nanos);
-                }
-                nap = sleepers::longer::<P>(nap);
-            } else {
-                self.park(side, intervals.until_torn::<M>(deadline));
-                slept = true;
-            }
-            self.turn.fetch_and(!ASLEEP.0, Relaxed);
+            let is_left = || self.state().has(CLAIMED);
+            sleeps.take::<M, P>(&self.turn, deadline, demands, is_left, |until| self.park(side, until));
             watch();
         }
     }
 
     /// The head takes its own claim back. `false`: a holder has left the lock to it meanwhile.
-    fn takes_claim_back(&self) -> bool {
+    fn withdraws_claim(&self) -> bool {
         loop {
             let state = self.state();
-            if state.is_left() {
+            if state.has(LEFT) {
                 return false;
             }
             let next = state.0 & !CLAIMS;
@@ -142,11 +119,6 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 return true;
             }
         }
-    }
-
-    /// Whether readers inside keep `side` out, and no writer does.
-    fn is_kept_out_by_readers(&self, side: Side) -> bool {
-        !self.state().is_written() && self.inside().keeps_out(side)
     }
 
     /// The head's attempt: CLAIMED does not keep it out.
@@ -159,27 +131,27 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             return entered;
         }
         let state = self.state();
-        !state.is_written()
-            && self.inside().is_empty()
+        !state.has(WRITER)
+            && !self.inside().has(ANY_READER)
             // (A), (E) as in `try_write_free`.
             && self.word.compare_exchange(state.0, WRITER, SeqCst, Relaxed).is_ok()
             // (B), (E) as in `try_write_free`.
-            && (M::spin_for(&self.readers, SeqCst, TURNING, |readers| Inside(readers).is_empty()).is_some()
-                || self.turn_back_as_head(state))
+            && (M::spin_for(&self.readers, SeqCst, WITHDRAWAL, |readers| !Bits(readers).has(ANY_READER)).is_some()
+                || self.withdraw_writer_as_head(state))
     }
 
     /// The head has set WRITER, in the word that was `state`, and has found readers. What keeps newcomers out stays. Returns `false`.
     #[cold]
-    fn turn_back_as_head(&self, state: State) -> bool {
-        if state.is_claimed() {
+    fn withdraw_writer_as_head(&self, state: Bits) -> bool {
+        if state.has(CLAIMED) {
             self.word.fetch_or(state.0 & (CLAIMED | LEFT), Relaxed);
         }
-        self.take_back()
+        self.withdraw_writer()
     }
 
     /// The attempt of a reader or an upgradable reader past all hints: it is the head, or has been invited.
     fn enter(&self, side: Side) -> bool {
-        if self.state().is_written() {
+        if self.state().has(WRITER) {
             return false;
         }
         if side == Side::Upgradable {
@@ -187,11 +159,11 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 return false;
             }
         } else {
-            Inside(self.readers.fetch_add(READER, SeqCst)).check(); // (E)
+            check(Bits(self.readers.fetch_add(READER, SeqCst))); // (E)
         }
         // (A), (E) as in `try_read_free`.
-        if State(self.word.load(SeqCst)).is_written() {
-            self.turn_back(side);
+        if Bits(self.word.load(SeqCst)).has(WRITER) {
+            self.withdraw(side);
             return false;
         }
         true
@@ -200,17 +172,17 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     /// Parks the head until the writer or the last reader inside leaves, or until the deadline. May return at any time.
     fn park(&self, side: Side, deadline: Option<Deadline>) {
         let state = self.state();
-        if !state.is_written() {
+        if !state.has(WRITER) {
             let inside = self.readers.fetch_or(PARKED, Relaxed) | PARKED;
-            if Inside(inside).keeps_out(side) {
+            if Bits(inside).has(side.kept_out_by()) {
                 M::wait(&self.readers, inside, deadline);
             }
         } else if self.word.compare_exchange(state.0, state.0 | PARKED, Relaxed, Relaxed).is_ok() {
             // (F) the writer's release comes after this, and finds PARKED; or it is torn, and has overwritten PARKED when the
             // pause ends.
-            (1..M::patience(SETTLES)).for_each(|_| M::pause(M::hints(P::LOOK)));
+            sleepers::let_release_end::<M>();
             let state = self.state();
-            if state.is_parked() {
+            if state.has(PARKED) {
                 M::wait(&self.word, state.0, deadline);
             }
         }
@@ -218,7 +190,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
     fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
-        vain::begin_turn::<M>(&self.turn); // the next head's, by (R), (L) or (C) of `sleepers`
+        self.turn.begin(); // the next head's, by (R), (L) or (C) of `sleepers`
         let next = sleepers::next_head(&self.tail, node);
         let Some((status, key)) = next else { return };
         let kept_out = match side {
@@ -231,7 +203,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             // moved before PARKED is set: the thread that sees PARKED must find the sleeper. (A waiter of another lock may be moved in its
             // place: see `leave` in `shfl`.)
             let at = if side == Side::Write { &self.word } else { &self.readers };
-            self.turn.fetch_or(ASLEEP.0, Relaxed); // before the system call, so that newcomers do not queue meanwhile
+            self.turn.0.fetch_or(ASLEEP, Relaxed); // before the system call, so that newcomers do not queue meanwhile
             M::requeue(status, READY, at);
             at.fetch_or(PARKED, Relaxed);
         } else {

@@ -1,4 +1,4 @@
-//! The three words of [`RawShflRw`](super::RawShflRw): values, and what they say.
+//! The words `word` and `readers` of [`RawShflRw`](super::RawShflRw): values, and what they say.
 //!
 //! # `word`: the writer, and hints about the head of the queue
 //!
@@ -27,14 +27,6 @@
 //!
 //! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
 //! `readers` are atomic.
-//!
-//! # `turn`: how long the head has been the head
-//!
-//! | bits | meaning | which thread sets them |
-//! |---|---|---|
-//! | 0 to 25 ([`stamp`](crate::locks::mutex::sleepers::stamp)) | when the head became the head, or when the lock was offered to it, in microseconds of 1024 ns | the new head or the one before; a thread that sets OFFERED |
-//! | VAIN (26 to 29) | in how many turns newcomers have spun in vain lately ([`vain`](crate::locks::mutex::vain)) | a newcomer that has spun |
-//! | ASLEEP (31) | the head sleeps | the head, or a holder for the next head; the head clears it, and a holder that unlocks fairly |
 
 use crate::locks::bits::Bits;
 use crate::locks::rwlock::{MOST_READERS, too_many_readers};
@@ -62,98 +54,19 @@ pub(super) const UPGRADABLE: u32 = 1 << 29;
 /// `readers`: more readers than there can be. The process ends before the count reaches UPGRADABLE.
 pub(super) const TOO_MANY: u32 = MOST_READERS;
 /// `readers`: all readers, the upgradable one included.
-pub(super) const COUNT: u32 = (1 << 30) - 1;
+pub(super) const ANY_READER: u32 = (1 << 30) - 1;
 
-pub(super) const ASLEEP: Bits = Bits(1 << 31);
-
-/// A value of `word`.
-#[derive(Copy, Clone)]
-pub(super) struct State(pub u32);
-
-impl State {
-    pub fn is_written(self) -> bool {
-        self.0 & WRITER != 0
-    }
-
-    pub fn is_claimed(self) -> bool {
-        self.0 & CLAIMED != 0
-    }
-
-    /// Whether a holder has left the lock to the head.
-    pub fn is_left(self) -> bool {
-        self.0 & LEFT != 0
-    }
-
-    /// Whether the head is an upgradable reader.
-    pub fn is_shared(self) -> bool {
-        self.0 & SHARED != 0
-    }
-
-    /// Whether a newcomer of this `side` has to leave the lock to the head.
-    pub fn is_claimed_from(self, side: Side) -> bool {
-        self.is_claimed() && !(side == Side::Read && self.is_shared())
-    }
-
-    pub fn is_offered(self) -> bool {
-        self.0 & OFFERED != 0
-    }
-
-    pub fn is_lapsed(self) -> bool {
-        self.0 & LAPSED != 0
-    }
-
-    pub fn is_parked(self) -> bool {
-        self.0 & PARKED != 0
-    }
-
-    /// Whether no writer keeps out a reader that reads again.
-    pub fn admits_recursive_reader(self) -> bool {
-        !self.is_written() || self.0 & UPGRADING != 0
+/// A reader has added itself to this value of `readers`.
+#[inline(always)]
+pub(super) fn check(before: Bits) {
+    if before.has(TOO_MANY) {
+        too_many_readers();
     }
 }
 
-/// A value of `readers`.
-#[derive(Copy, Clone)]
-pub(super) struct Inside(pub u32);
-
-impl Inside {
-    /// Whether a reader is inside that keeps `side` out.
-    pub fn keeps_out(self, side: Side) -> bool {
-        self.0 & side.kept_out_by() != 0
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.0 & COUNT == 0
-    }
-
-    pub fn has_upgradable(self) -> bool {
-        self.0 & UPGRADABLE != 0
-    }
-
-    /// Whether the upgradable reader is the only reader inside.
-    pub fn is_upgradable_alone(self) -> bool {
-        self.0 & COUNT == UPGRADABLE
-    }
-
-    /// Whether the head sleeps at `readers`.
-    #[inline(always)]
-    pub fn is_parked(self) -> bool {
-        self.0 & PARKED != 0
-    }
-
-    /// Whether a reader that adds itself need not look further: the head does not sleep, and the count is far from its end.
-    #[inline(always)]
-    pub fn is_plain(self) -> bool {
-        self.0 & (PARKED | TOO_MANY) == 0
-    }
-
-    /// A reader has added itself to this value.
-    #[inline(always)]
-    pub fn check(self) {
-        if self.0 & TOO_MANY != 0 {
-            too_many_readers();
-        }
-    }
+/// Whether no writer keeps out a reader that reads again.
+pub(super) fn admits_recursive_reader(word: Bits) -> bool {
+    !word.has(WRITER) || word.has(UPGRADING)
 }
 
 /// What an acquisition is for.
@@ -170,7 +83,12 @@ impl Side {
         match self {
             Side::Read => 0,
             Side::Upgradable => UPGRADABLE,
-            Side::Write => COUNT,
+            Side::Write => ANY_READER,
         }
+    }
+
+    /// Whether a newcomer of this side has to leave the lock to the head.
+    pub fn is_kept_out_by_claim(self, word: Bits) -> bool {
+        word.has(CLAIMED) && !(self == Side::Read && word.has(SHARED))
     }
 }
