@@ -103,7 +103,7 @@ impl<M: Records> Backlog<M> {
     /// The next look finds that the pause is over.
     #[cfg(test)]
     pub(super) fn soon_now(&self) {
-        self.soon.store(0, Relaxed);
+        self.soon.0.store(0, Relaxed);
     }
 
     /// From now on, only full batches are reclaimed.
