@@ -45,8 +45,8 @@ Reported on stderr, with stacks, whichever lock serves:
   destruction               a lock is destroyed while it is held
 
 A program that does nothing of this runs without a word. Each acquisition records its stack, which takes
-a tenth of a microsecond to some microseconds: this is for tests. The exit status is the program's (128 and
-the number of the signal that killed it). If no process of the program called a pthread lock (Rust's std and
+a tenth of a microsecond to some microseconds: this is for tests. The exit status is the program's; the signal
+that kills the program ends this command, too. If no process of the program called a pthread lock (Rust's std and
 Go have their own), a warning says that nothing was checked, also in the file of --json. With --require-calls
 that is a failure.
 

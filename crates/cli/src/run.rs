@@ -2,7 +2,7 @@
 
 use crate::compare::used::Used;
 use crate::config;
-use crate::leftovers;
+use crate::leftovers::{self, Daemon};
 use crate::library;
 use crate::profile::session::{self, Ended, Stdout};
 use crate::program::{self, Obstacle};
@@ -11,6 +11,7 @@ use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::names::{self, Choice, GLIBC};
 use latchwork_console::output;
+use latchwork_console::signals::end_by;
 use serde_json::json;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -272,18 +273,30 @@ pub fn check(options: &CheckOptions) -> Result<i32> {
         }
     };
     variables.push(("LATCHWORK_USED", used.path().into()));
-    let Ended { status, left, .. } = session::run(command, &variables, Stdout::Own)?;
-    let Some(why) = used.why_nothing_was_checked(&under.programs)? else { return Ok(status) };
+    let Ended { status, killed_by, left, .. } = session::run(command, &variables, Stdout::Own)?;
+    let why = used.why_nothing_was_checked(&under.programs)?;
+    drop(used);
+    if let Some(why) = &why {
+        say_nothing_was_checked(options, why, &left);
+    }
+    if let Some(signal) = killed_by {
+        // As the program itself does under `run`. A shell that runs a script ends at Ctrl-C only if the signal ends its command.
+        end_by(signal);
+    }
+    let fails = why.is_some() && *require_calls && status == 0;
+    Ok(if fails { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
+}
+
+fn say_nothing_was_checked(options: &CheckOptions, why: &str, left: &[Daemon]) {
     let mut nothing = format!("nothing was checked: {why}");
     if !left.is_empty() {
-        nothing += &format!(". So far: {}", leftovers::text(&left));
+        nothing += &format!(". So far: {}", leftovers::text(left));
     }
-    output::say(&match require_calls {
+    output::say(&match options.require_calls {
         true => format!("latchwork: {nothing}"),
         false => format!("latchwork: warning: {nothing} (--require-calls makes that a failure)"),
     });
-    mistakes.add_warning(&nothing);
-    Ok(if *require_calls && status == 0 { mistakes.error_exitcode.map_or(1, i32::from) } else { status })
+    options.mistakes.add_warning(&nothing);
 }
 
 /// The variables for the program. Warns if it does not get the library; `without` says what it does then.

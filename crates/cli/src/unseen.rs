@@ -2,7 +2,7 @@
 
 use crate::profile::model::{Class, Profile};
 
-/// Whose locks those are, in a few words.
+/// Languages with such locks, in a few words.
 pub const OTHER_LOCKS: &str = "Rust's std and Go have locks of their own";
 
 /// The same in sentences, with what can be done about it.
@@ -14,9 +14,12 @@ pub const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (tho
 /// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
 pub const FEW_CALLS: u64 = 1_000;
 
-/// How many calls asked for locks, as far as the profile knows. Calls that still waited at the end count.
+/// How many calls asked for locks, as far as the profile knows. Of a process that was killed, only the calls that waited may be known.
 pub fn calls(profile: &Profile) -> u64 {
-    let of = |class: &Class| class.calls().saturating_add(class.failed_tries);
-    let of = |class: &Class| of(class).max(class.contended).saturating_add(class.waiting.threads);
-    profile.locks.iter().fold(0, |sum, class| sum.saturating_add(of(class)))
+    let sum =
+        |of: fn(&Class) -> u64| profile.locks.iter().fold(0, |sum: u64, class| sum.saturating_add(of(class)));
+    match sum(|class| class.calls().saturating_add(class.failed_tries)) {
+        0 => sum(|class| class.contended.saturating_add(class.waiting.threads)),
+        calls => calls,
+    }
 }

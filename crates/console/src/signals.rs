@@ -133,13 +133,20 @@ pub fn sigpipe_for_children() -> libc::sighandler_t {
 
 /// Ends this process as a closed pipe ends others.
 pub(crate) fn end_by_sigpipe() {
+    end_by(libc::SIGPIPE);
+}
+
+/// Sends this process a signal that ends it, without a core dump.
+pub fn end_by(signal: i32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes the set that the other calls use.
+    // SAFETY: `sigemptyset` makes the set that the other calls use; the limit is read.
     unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        libc::sigaddset(set.as_mut_ptr(), signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-        libc::raise(libc::SIGPIPE);
+        libc::raise(signal);
     }
 }

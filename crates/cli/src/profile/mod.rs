@@ -142,7 +142,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
     let stdout = if is_printed { Stdout::Stderr } else { Stdout::Own };
-    let Ended { status, left, gone } = session::run(&options.command, &environment, stdout)?;
+    let Ended { status, left, gone, .. } = session::run(&options.command, &environment, stdout)?;
     ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
     files::note_gone(recordings.path(), &gone);

@@ -77,6 +77,8 @@ pub enum Stdout {
 pub struct Ended {
     /// Its exit status, or 128 and the signal that killed it, as shells say it.
     pub status: i32,
+    /// That signal.
+    pub killed_by: Option<i32>,
     /// The processes that it left running.
     pub left: Vec<Daemon>,
     /// When this process saw that processes were gone, by their numbers, on `CLOCK_MONOTONIC`. For those that were left running:
@@ -93,12 +95,12 @@ pub fn run(command: &[OsString], environment: &[(&'static str, OsString)], stdou
     loop {
         let (signal, by_terminal) = signals.next();
         if signal == libc::SIGCHLD {
-            if let Some(status) = ended(process, &mut gone) {
+            if let Some((status, killed_by)) = ended(process, &mut gone) {
                 // SAFETY: a system call that takes nothing. The program has the group of this process.
                 leftovers::settle(unsafe { libc::getpgrp() });
                 let left = leftovers::running();
                 gone.extend(left.iter().map(|daemon| (daemon.process.cast_unsigned(), now())));
-                return Ok(Ended { status, left, gone });
+                return Ok(Ended { status, killed_by, left, gone });
             }
         } else if !by_terminal {
             // The terminal sends Ctrl-C to the program as well. A signal that is sent to this process alone is meant for the program.
@@ -143,8 +145,8 @@ fn start(
     Ok(i32::try_from(child.id()).expect("a process id"))
 }
 
-/// The program's exit status, if it has ended. Waits also for the orphans that have ended, and notes when.
-fn ended(process: i32, gone: &mut HashMap<u32, u64>) -> Option<i32> {
+/// The program's exit status, and the signal that killed it, if it has ended. Waits also for the orphans that have ended, and notes when.
+fn ended(process: i32, gone: &mut HashMap<u32, u64>) -> Option<(i32, Option<i32>)> {
     let mut status = 0;
     // SAFETY: room for the status.
     let wait = |status: &mut i32| unsafe { libc::waitpid(-1, status, libc::WNOHANG) };
@@ -158,7 +160,8 @@ fn ended(process: i32, gone: &mut HashMap<u32, u64>) -> Option<i32> {
             break;
         }
     }
-    Some(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })
+    let killed_by = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    Some((killed_by.map_or_else(|| libc::WEXITSTATUS(status), |signal| 128 + signal), killed_by))
 }
 
 /// Signals that this process waits for. They stay blocked as long as it lives.

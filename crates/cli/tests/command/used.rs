@@ -2,6 +2,7 @@
 
 use crate::common::{compile, latchwork, scratch, stderr, stdout};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -116,6 +117,10 @@ fn a_check_that_saw_no_lock_says_so() {
             assert!(line["pid"].is_u64(), "{lines}");
         }
     }
+    // A shell's script ends at Ctrl-C if that ends the command, not at a status of 130.
+    let output = latchwork().args(["check", "--", "sh", "-c", "kill -INT $$"]).output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", stderr(&output));
+    assert!(stderr(&output).contains(nothing), "{}", stderr(&output));
     // What is needed to find that out is no condition for the check itself.
     let mut command = latchwork();
     command.args(["check", "--", "true"]).env("TMPDIR", directory.join("missing"));
