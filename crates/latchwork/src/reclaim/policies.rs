@@ -489,6 +489,7 @@ fn large_objects_fill_a_batch_by_their_bytes() {
         let domain = &RcuDomain::<Native>::new_in();
         let limit = 4 << 20;
         domain.set_limit(Limit { objects: u64::MAX, bytes: limit });
+        domain.set_at_limit(AtLimit::Wait { nanos: u64::MAX }); // a busy machine may stop the other threads for seconds
         // Each thread looks when it has a 32nd more, and another thread may have a grace period in hand meanwhile.
         let retire = |count| {
             for _ in 0..count {

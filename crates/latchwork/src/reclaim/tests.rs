@@ -232,8 +232,9 @@ fn rcu_pushes_back_and_names_who_is_in_the_way() {
     assert_eq!(done.load(Relaxed), 1);
     domain.barrier();
     assert_eq!(domain.garbage(), Garbage::default());
+    // The thread looks at the limit when a batch is full.
     let most = most.load(Relaxed);
-    assert!(most <= LIMIT + 128 + 100, "{most} objects");
+    assert!(most <= LIMIT + 256, "{most} objects");
 }
 
 /// A thread that retires inside of a section does not wait there, but at its next quiescent state.
