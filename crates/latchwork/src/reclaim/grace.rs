@@ -199,7 +199,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 
     fn start(&self) -> u64 {
         // (A) what the caller has removed happens before the opening of the grace period that serves this ticket.
-        self.tickets.fetch_add(1, AcqRel) + 1
+        self.tickets.fetch_add(1, Release) + 1
     }
 
     fn is_over(&self, ticket: u64) -> bool {

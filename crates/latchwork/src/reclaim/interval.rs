@@ -17,8 +17,8 @@
 //!   one, that of the look, which is later. So an object may be kept for a section that began after the removal, until the
 //!   next look. The looks come further apart the more was kept (at half of that), so that keeping what a stalled section
 //!   holds costs each retired object a bounded time;
-//! - 64 eras share a number of birth, so that 32 bits last for 10^14 retired objects. After that, all objects that are made
-//!   count as made at that time, and garbage is bounded as that of [`epoch`](super::epoch) is;
+//! - 64 eras share a number of birth, so that 32 bits last for 10^14 retired objects. After that, the numbers begin again: all
+//!   objects that are made count as older than all sections, and garbage is bounded as that of [`epoch`](super::epoch) is;
 //! - an object whose birth was not noted ([`Reclaim::note_new`]) counts as older than all sections.
 //!
 //! As with hazard pointers, a pointer must be read from a place where the object is still linked: a link of an object that
@@ -390,8 +390,8 @@ unsafe impl<M: Records, const SHIFT: u32> Reclaim for IntervalDomain<M, SHIFT> {
     #[inline]
     fn note_new<T: Retire>(object: &mut T) {
         let header: *const Header = core::ptr::from_mut(object).cast();
-        // (F) pairs with the load in `is_within`.
-        let birth = (clock::<M>().load(Relaxed) >> SHIFT).min(u64::from(u32::MAX)) as u32;
+        // (F) pairs with the load in `is_within`. Of a number that does not fit, the lower bits stand for an earlier era.
+        let birth = (clock::<M>().load(Relaxed) >> SHIFT) as u32;
         // SAFETY: the header is the first field of the object (`Retire`), which the caller has alone.
         unsafe { (*header).set_stamp(birth) };
     }
