@@ -459,7 +459,7 @@ impl<M: Machine> Drop for Backlog<M> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::forks::in_a_child;
     use super::super::header::note;
     use super::*;
@@ -471,7 +471,7 @@ mod tests {
     }
 
     /// An object for a list.
-    fn retired() -> *mut Header {
+    pub(in super::super) fn retired() -> *mut Header {
         let header = Box::into_raw(Box::new(Header::new()));
         // SAFETY: the header is valid and this thread's alone.
         unsafe { note(header, 24, free) };
@@ -511,6 +511,106 @@ mod tests {
         backlog.stack.amount.fetch_sub(lost, Relaxed);
         reclaim(backlog);
         assert!(backlog.is_clean());
+    }
+
+    /// In the child, all objects of the central list count: those that wait, and those that have come in since.
+    #[test]
+    fn a_child_counts_what_is_in_the_central_list() {
+        let backlog = &Backlog::<Native>::new();
+        record::own::<Native>(); // so that forks are noticed
+        for waits in [true, false] {
+            backlog.push_shared(retired());
+            let collecting = backlog.lock();
+            collecting.steal(Steal::All);
+            assert!(!waits || collecting.list().take(|| 0));
+        }
+        assert!(in_a_child(|| {
+            drop(backlog.lock());
+            backlog.garbage().objects == 2
+        }));
+        // SAFETY: no thread uses the objects.
+        unsafe { backlog.lock().list().reclaim() };
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
+    /// As a collector leaves it that a fork has not taken along.
+    #[test]
+    fn a_list_that_was_left_stopped_is_set_free() {
+        let backlog = &Backlog::<Native>::new();
+        _ = backlog.push(retired(), 1 << 31);
+        backlog.mine().expect("no other thread collects").stop();
+        assert!(backlog.mine().is_none());
+        backlog.lock().steal(Steal::Old);
+        assert!(backlog.mine().is_some());
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
+    /// A thread whose list is stopped reclaims as often as others.
+    #[test]
+    fn a_batch_on_the_shared_stack_is_full() {
+        let backlog = &Backlog::<Native>::new();
+        backlog.list(record::own::<Native>().number.load(Relaxed)).expect("it has a number").stop();
+        let full = (0..2 * LARGEST_BATCH).filter(|_| backlog.push(retired(), 1 << 31) == Due::Full).count();
+        assert_eq!(full, 2);
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
+    /// What comes in counts, also when a part of it has been reclaimed.
+    #[test]
+    fn a_list_counts_what_is_left() {
+        let list = List::<Native>::new();
+        let objects = [1, 2, 3].map(|stamp| {
+            let object = retired();
+            // SAFETY: the object is this thread's alone.
+            unsafe { (*object).set_stamp(stamp) };
+            list.put(object, 1);
+            object
+        });
+        // SAFETY: no thread uses the objects.
+        unsafe { list.reclaim_if(|header| !core::ptr::eq(header, objects[1])) };
+        assert_eq!((list.count(), list.amount().objects()), (1, 1));
+        list.take(|| 0);
+        // SAFETY: as above.
+        unsafe { list.reclaim() };
+        assert!(list.is_empty());
+    }
+
+    #[test]
+    fn garbage_is_as_old_as_its_oldest_object_and_batches_shrink_with_the_lists() {
+        let backlog = &Backlog::<Native>::new();
+        backlog.set_limit(Limit { objects: 512, bytes: u64::MAX });
+        assert_eq!(backlog.batch.load(Relaxed), batch(512, 1));
+        let now = Native::now(Clock::Monotonic);
+        for number in 1..=8 {
+            let list = backlog.list(number).expect("there are lists for millions of threads");
+            list.put(retired(), if number == 2 { 1 } else { now });
+        }
+        assert!(backlog.garbage().oldest_nanos >= now - 1);
+        backlog.adapt(0);
+        assert_eq!(backlog.batch.load(Relaxed), batch(512, 8));
+        reclaim(backlog);
+        assert!(backlog.is_clean());
+    }
+
+    #[test]
+    fn the_oldest_object_says_how_old_a_list_is() {
+        let list = List::<Native>::new();
+        for (since, oldest) in [(100, 100), (50, 50), (70, 50)] {
+            list.put(retired(), since);
+            assert_eq!(list.oldest(), Some(oldest));
+        }
+        assert!(list.take(|| 0));
+        list.put(retired(), 200);
+        assert_eq!(list.oldest(), Some(50));
+        for _ in 0..2 {
+            // SAFETY: no thread uses the objects.
+            unsafe { list.reclaim() };
+            list.take(|| 0);
+        }
+        assert!(list.is_empty());
     }
 
     /// A fork may come between any two stores of a thread that retires. In the child, no list has more objects than it says:
