@@ -451,3 +451,37 @@ unsafe impl<M: Records, const SHIFT: u32> Sections for IntervalDomain<M, SHIFT> 
         if guard.is_within() { seen } else { guard.protect(0, from) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::backlog::tests::retired;
+    use super::super::forks::in_a_child;
+    use super::*;
+    use crate::machine::{Clock, Machine};
+
+    /// What a stalled section keeps is looked at when half as much has come in, and says how old it is.
+    #[test]
+    fn looks_come_further_apart_the_more_is_kept() {
+        assert!(in_a_child(|| {
+            let domain = IntervalDomain::<Native>::new();
+            domain.set_limit(Limit { objects: 0, bytes: 0 });
+            domain.backlog.never_soon();
+            let (reader, before) = (domain.reader(), clock::<Native>().load(Relaxed));
+            let section = reader.enter();
+            domain.retire_prepared(retired());
+            let since = Native::now(Clock::Monotonic);
+            (1..20 * 16).for_each(|_| domain.retire_prepared(retired()));
+            let looks = clock::<Native>().load(Relaxed) - before;
+            (0..9).for_each(|_| domain.collect());
+            let least = Native::now(Clock::Monotonic) - since;
+            let garbage = domain.garbage();
+            drop(section);
+            domain.barrier();
+            // With 16, 32, 48, 80, 128, 192 and 288 objects.
+            looks == 7
+                && garbage.objects == 20 * 16
+                && garbage.oldest_nanos >= least
+                && domain.backlog.is_clean()
+        }));
+    }
+}

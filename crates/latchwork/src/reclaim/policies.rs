@@ -120,6 +120,8 @@ fn a_bounded_wait_tells_the_hook() {
 fn a_hook_may_use_the_domain() {
     static DOMAIN: RcuDomain<Native> = RcuDomain::new();
     static CALLED: AtomicBool = AtomicBool::new(false);
+    static IS_CALLED: AtomicBool = AtomicBool::new(false);
+    static NESTED: AtomicBool = AtomicBool::new(false);
     let dropped = Arc::new(AtomicUsize::new(0));
     DOMAIN.set_limit(Limit { objects: 10, bytes: u64::MAX });
     DOMAIN.set_at_limit(AtLimit::Grow);
@@ -127,10 +129,15 @@ fn a_hook_may_use_the_domain() {
     beside_a_reader(&DOMAIN, |_| {
         let of_hook = dropped.clone();
         DOMAIN.on_stall(move |_| {
+            if IS_CALLED.swap(true, Relaxed) {
+                return NESTED.store(true, Relaxed);
+            }
             // SAFETY: no other thread has it.
             (0..100).for_each(|_| unsafe { DOMAIN.retire(counting(&of_hook)) });
             _ = (DOMAIN.stall(), DOMAIN.garbage());
             DOMAIN.collect();
+            assert!(!DOMAIN.poll(DOMAIN.start_poll()));
+            IS_CALLED.store(false, Relaxed);
             CALLED.store(true, Relaxed);
         });
         while !CALLED.load(Relaxed) {
@@ -142,6 +149,7 @@ fn a_hook_may_use_the_domain() {
     DOMAIN.on_stall(|_| ());
     DOMAIN.barrier();
     assert!(DOMAIN.is_clean());
+    assert!(!NESTED.load(Relaxed), "the hook was called by what it does");
 }
 
 #[cfg(feature = "section-origins")]
@@ -382,6 +390,49 @@ fn a_hazard_pointer_sees_what_changed() {
         // SAFETY: made above, and never retired.
         drop(unsafe { Box::from_raw(object) });
     }
+}
+
+/// A destructor is told that it is one, whoever runs it: the thread that has retired the object, or the collector.
+#[test]
+fn a_destructor_knows_that_its_domain_reclaims() {
+    let domain: &'static RcuDomain<Native> = Box::leak(Box::new(RcuDomain::new()));
+    domain.never_soon();
+    let told = Arc::new(AtomicUsize::new(0));
+    let retire = || {
+        let told = told.clone();
+        domain.defer(move || _ = told.fetch_add(usize::from(domain.is_reclaiming()), Relaxed));
+    };
+    retire();
+    while told.load(Relaxed) == 0 {
+        domain.collect(); // other tests read
+    }
+    retire();
+    domain.barrier();
+    assert!(told.load(Relaxed) == 2 && !domain.is_reclaiming());
+}
+
+/// A hazard pointer behind the last byte of an object belongs to the next object in memory. One that is dropped protects nothing,
+/// nor does the next owner of its slot.
+#[test]
+fn a_hazard_pointer_protects_its_own_object_until_it_is_dropped() {
+    assert!(forks::in_a_child(|| {
+        let domain = HazardDomain::<Native>::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let object = counting(&dropped);
+        let (mut first, mut behind) = (HazardPointer::new(), HazardPointer::new());
+        first.set_raw(object);
+        behind.set_raw(object.wrapping_add(1));
+        // SAFETY: no other thread has it.
+        unsafe { domain.retire(object) };
+        domain.collect();
+        let is_kept = dropped.load(Relaxed) == 0;
+        let before = slot(&first);
+        drop(first);
+        let next = HazardPointer::new();
+        let is_empty = slot(&next) == before && next.protected().is_null();
+        domain.collect();
+        is_kept && is_empty && dropped.load(Relaxed) == 1
+    }));
 }
 
 /// A thread that retires seldom reclaims at once, and not when a batch is full, in which time its objects could own any amount
