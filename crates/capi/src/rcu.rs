@@ -449,3 +449,23 @@ extern "C" fn lw_qsbr_synchronize() {
     probe!("synchronize_end", 0_usize, 0_u32);
     thread::lw_tsan_acquire(thread::clocks().cast());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork::machine::record::STEP;
+
+    /// What the headers leave to [`enter`]: nested sections, up to as many as can be counted, and threads without light fences.
+    #[test]
+    fn sections_that_the_header_does_not_begin() {
+        let clock = AtomicU64::new((7 * STEP) | 1);
+        let entered = |before: u64| {
+            let word = AtomicU64::new(before);
+            std::panic::catch_unwind(|| enter(&word, &clock)).ok().map(|()| word.load(Relaxed))
+        };
+        assert_eq!(entered(0), Some((7 * STEP) | 1));
+        assert_eq!(entered(NEEDS_FULL_FENCE), Some((7 * STEP) | NEEDS_FULL_FENCE | 1));
+        assert_eq!(entered((3 * STEP) | 1), Some((3 * STEP) | 2), "a nested section keeps its stamp");
+        assert_eq!(entered((3 * STEP) | NESTING), None);
+    }
+}

@@ -341,4 +341,44 @@ mod tests {
         };
         spawn(body).join().unwrap();
     }
+
+    /// A thread that exits in a section keeps its record until the section has ended, and no longer.
+    #[test]
+    fn an_exiting_thread_keeps_its_record_while_it_reads() {
+        let body = || {
+            let mine = record();
+            // SAFETY: the words are the thread's own.
+            let has_record = || unsafe { !(*own()).record.is_null() };
+            mine.section.store(STEP | 1, Release);
+            for _ in 0..2 {
+                at_exit();
+                assert!(has_record() && mine.keepers.load(Relaxed) == 1);
+            }
+            mine.section.store(0, Release);
+            at_exit();
+            assert!(!has_record() && mine.keepers.load(Relaxed) == 0);
+        };
+        spawn(body).join().unwrap();
+    }
+
+    /// The end of a callback in a callback does not end the outer one.
+    #[test]
+    fn callbacks_nest() {
+        unsafe extern "C" {
+            safe fn lw_qsbr_online();
+            safe fn lw_qsbr_offline();
+        }
+        let body = || {
+            // SAFETY: the words are the thread's own.
+            let is_interrupted = || unsafe { (*own()).interrupted };
+            lw_qsbr_online();
+            run_callback(|| {
+                run_callback(|| assert!(is_interrupted()));
+                assert!(is_interrupted());
+            });
+            assert!(!is_interrupted());
+            lw_qsbr_offline();
+        };
+        spawn(body).join().unwrap();
+    }
 }

@@ -3,7 +3,7 @@
 //! its own.
 
 use latchwork::machine::{Machine, Native};
-use latchwork::map::RcuMap;
+use latchwork::map::{RcuMap, RcuTreeMap};
 use latchwork::reclaim::counted::CountedDomain;
 use latchwork::reclaim::epoch::EpochDomain;
 use latchwork::reclaim::hazard::HazardDomain;
@@ -126,6 +126,23 @@ fn nothing_leaks() {
     let left = always_left(fill_and_clear);
     assert!(left <= 0, "clear: {left} bytes");
     *MAP.lock().unwrap() = None;
+    // Maps that have used their memory again and again give it back when they end.
+    let maps = || {
+        let (map, boxes, tree) = (RcuMap::new(), RcuMap::new(), RcuTreeMap::new());
+        for round in 0..3_u32 {
+            for key in 0..500_u32 {
+                _ = (map.insert(key, round), boxes.insert(key, Box::new(round)), tree.insert(key, round));
+            }
+            (0..500).for_each(|key| _ = (map.remove(&key), boxes.remove(&key), tree.remove(&key)));
+            global().barrier();
+        }
+        _ = (map.insert(0, 0), boxes.insert(0, Box::new(0)));
+        drop((map, boxes, tree));
+        global().barrier();
+    };
+    maps();
+    let left = always_left(maps);
+    assert!(left <= 0, "maps: {left} bytes");
     // The counter notices a leak.
     static KEPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
     let leak = || KEPT.lock().unwrap().extend([0; 1000]);

@@ -266,4 +266,21 @@ mod tests {
         slots.iter().for_each(|slot| unsafe { lw_hazard_destroy(*slot) });
         assert_eq!(fork_and_make(), 0);
     }
+
+    /// What a thread has destroyed serves other threads: all but a few slots at once, and these when the thread exits.
+    #[test]
+    fn destroyed_slots_serve_other_threads() {
+        let make_and_destroy = |count| {
+            let slots: Vec<_> = (0..count).map(|_| lw_hazard_make()).collect();
+            // SAFETY: the slots were made above, and are destroyed once.
+            slots.into_iter().for_each(|slot| unsafe { lw_hazard_destroy(slot) });
+        };
+        let in_thread = |count| std::thread::spawn(move || make_and_destroy(count)).join().unwrap();
+        let before = made();
+        (0..100).for_each(|_| in_thread(KEPT));
+        make_and_destroy(1000);
+        in_thread(900);
+        // Other tests make some.
+        assert!(made() < before + 1500, "{} more slots", made() - before);
+    }
 }

@@ -142,6 +142,39 @@ static void chain(void *object) {
     CHECK(lw_hazard_domain_retire_ptr(domains[1], make_plain(), reclaim_plain) == 0);
 }
 
+/* A callback of the first domain scans the second one, a callback of which asks for a scan of the first: there is one already. */
+static int scanning, more;
+
+static void outer(void *object);
+
+static void inner(void *object) {
+    reclaim_plain(object);
+    if (more-- > 0) {
+        CHECK(lw_hazard_domain_retire_ptr(domains[0], make_plain(), outer) == 0);
+    }
+    lw_hazard_domain_collect(domains[0]);
+}
+
+static void outer(void *object) {
+    CHECK(!scanning);
+    scanning = 1;
+    reclaim_plain(object);
+    CHECK(lw_hazard_domain_retire_ptr(domains[1], make_plain(), inner) == 0);
+    lw_hazard_domain_collect(domains[1]);
+    scanning = 0;
+}
+
+static void nested(void) {
+    domains[0] = lw_hazard_domain_create();
+    domains[1] = lw_hazard_domain_create();
+    CHECK(domains[0] && domains[1]);
+    reclaimed = 0;
+    more = 9;
+    CHECK(lw_hazard_domain_retire_ptr(domains[0], make_plain(), outer) == 0);
+    CHECK(lw_hazard_domain_destroy(domains[0]) == 0 && lw_hazard_domain_destroy(domains[1]) == 0);
+    CHECK(reclaimed == 20);
+}
+
 /* Each object of a list retires the next one when it is reclaimed. */
 static lw_hazard_domain *of_list;
 
@@ -337,6 +370,7 @@ int main(void) {
     CHECK(reclaimed == MANY);
     without_heads();
     in_domains();
+    nested();
     lists();
     returning();
     puts("ok");

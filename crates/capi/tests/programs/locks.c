@@ -312,6 +312,37 @@ static void *signal_later(void *unused) {
     return unused;
 }
 
+/* Its time passes, mostly while another thread holds the mutex: then it has to wait for that thread. */
+static void *times_out(void *unused) {
+    struct timespec soon = in_ms(CLOCK_MONOTONIC, 10);
+    (void)unused;
+    lw_mutex_lock(&mutex);
+    turn = 1;
+    while (lw_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &soon) == 0) {
+    }
+    CHECK(turn != 2);
+    lw_mutex_unlock(&mutex);
+    return NULL;
+}
+
+static void timeout_beside_a_holder(void) {
+    struct timespec longer = {0, 50000000};
+    pthread_t thread;
+    turn = 0;
+    CHECK(pthread_create(&thread, NULL, times_out, NULL) == 0);
+    lw_mutex_lock(&mutex);
+    while (turn == 0) {
+        lw_mutex_unlock(&mutex);
+        sched_yield();
+        lw_mutex_lock(&mutex);
+    }
+    turn = 2;
+    nanosleep(&longer, NULL);
+    turn = 3;
+    lw_mutex_unlock(&mutex);
+    pthread_join(thread, NULL);
+}
+
 static void conditions(void) {
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 20), real = in_ms(CLOCK_REALTIME, 20), wrong = {0, -1};
     pthread_t thread;
@@ -349,7 +380,14 @@ static void conditions(void) {
     }
     pthread_mutex_unlock(&foreign);
     pthread_join(thread, NULL);
+    /* A notification that has come meanwhile counts more than the time that has passed. */
+    uint32_t ticket = lw_cond_prepare(&cond);
+    CHECK(lw_cond_finish(&cond, ticket, ETIMEDOUT) == ETIMEDOUT);
+    ticket = lw_cond_prepare(&cond);
+    lw_cond_signal(&cond);
+    CHECK(lw_cond_finish(&cond, ticket, ETIMEDOUT) == 0);
 
+    timeout_beside_a_holder();
     turn = 0;
     in_threads(take_turns);
     CHECK(turn == 200 * THREADS && !lw_cond_has_waiters(&cond));

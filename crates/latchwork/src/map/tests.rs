@@ -56,6 +56,11 @@ fn rcu_map_is_a_hash_map() {
     assert!(map.capacity() >= 512, "it has grown");
     let found: HashMap<u64, u64> = map.read().iter().map(|(key, value)| (*key, *value)).collect();
     assert_eq!(found, model);
+    let growing = RcuMap::new();
+    for key in 0..1000 {
+        growing.insert(key, ());
+        assert!(growing.len() <= growing.capacity());
+    }
 }
 
 #[test]

@@ -489,6 +489,8 @@ fn memory_comes_back() {
     (0..100).for_each(set);
     (50..100).for_each(|key| tree.lock(&key).remove());
     assert_eq!(Arc::strong_count(&alive), 1 + 200);
+    // With at least three pages for each of these updates.
+    assert!(domain.garbage().bytes >= 150 * 3 * 64, "{:?}", domain.garbage());
     assert!(snapshot.walk(0, 1000).map(|node| node.key).eq(0..100));
     drop(section);
     domain.barrier();

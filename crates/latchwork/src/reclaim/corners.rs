@@ -302,10 +302,24 @@ fn retiring_goes_on_beyond_a_stuck_reader<F: domain::Flavour>() {
     let before = domain.garbage().overruns;
     retire(20 * LIMIT);
     assert!(domain.garbage().objects <= LIMIT + 16, "{}: {:?}", F::INFO.name, domain.garbage());
+    // A second reader is waited for again.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reader = domain.reader();
+            let guard = reader.enter();
+            inside.wait();
+            while domain.garbage().objects <= LIMIT {
+                std::thread::yield_now();
+            }
+            drop(guard);
+        });
+        inside.wait();
+        retire(20 * LIMIT);
+    });
     domain.barrier();
     let after = domain.garbage();
     assert_eq!((after.objects, after.bytes, after.overruns), (0, 0, before), "{}", F::INFO.name);
-    assert_eq!(dropped.load(Relaxed) as u64, 40 * LIMIT + 1, "{}", F::INFO.name);
+    assert_eq!(dropped.load(Relaxed) as u64, 60 * LIMIT + 1, "{}", F::INFO.name);
 }
 
 #[test]
@@ -366,9 +380,9 @@ fn a_barrier_and_hazard_pointers_of_the_callers_own() {
     struct Object(Header, std::sync::Arc<()>);
     // SAFETY: `repr(C)`, the header first.
     unsafe impl Retire for Object {}
-    fn check<const FULL_FENCE: bool>() {
+    fn check<const FULL_FENCE: bool>(is_offline: bool) {
         let domain = HazardDomain::<Native, FULL_FENCE>::new_in();
-        let (reader, dropped) = (domain.reader(), std::sync::Arc::new(()));
+        let (mut reader, dropped) = (domain.reader(), std::sync::Arc::new(()));
         let root = AtomicPtr::new(Box::into_raw(Box::new(Object(Header::new(), dropped.clone()))));
         let guard = reader.enter();
         guard.protect(0, &root);
@@ -379,12 +393,17 @@ fn a_barrier_and_hazard_pointers_of_the_callers_own() {
         assert!(message.downcast_ref::<&str>().unwrap().contains("barrier in a section"));
         assert_eq!(std::sync::Arc::strong_count(&dropped), 2);
         drop(guard);
-        let _reader = (!FULL_FENCE).then_some(reader); // else its slots count as long as it lives
-        domain.barrier();
+        if is_offline {
+            reader.offline(|| domain.barrier());
+        } else {
+            let _reader = (!FULL_FENCE).then_some(reader); // else its slots count as long as it lives
+            domain.barrier();
+        }
         assert_eq!(std::sync::Arc::strong_count(&dropped), 1);
     }
-    check::<false>();
-    check::<true>();
+    check::<false>(false);
+    check::<true>(false);
+    check::<true>(true);
 }
 
 /// The thread would wait for itself.

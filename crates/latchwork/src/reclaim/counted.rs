@@ -208,3 +208,27 @@ impl<M: Records> Drop for CountedDomain<M> {
         self.sieve.close(|list| self.scan(list));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// However often a program that has leaked billions of guards goes on after the panic, the count does not grow.
+    #[test]
+    fn a_reference_that_is_refused_does_not_count() {
+        let domain = CountedDomain::<Native>::new_in();
+        let object = Box::into_raw(Box::new(7));
+        let (root, count) = (<Native as Machine>::Ptr::new(object), domain.count(object.addr()));
+        count.store(MOST, Relaxed);
+        let reader = domain.reader();
+        for _ in 0..3 {
+            let guard = reader.enter();
+            assert!(catch_unwind(AssertUnwindSafe(|| guard.protect(0, &root))).is_err());
+        }
+        assert_eq!(count.load(Relaxed), MOST);
+        // SAFETY: made above.
+        drop(unsafe { Box::from_raw(object) });
+    }
+}

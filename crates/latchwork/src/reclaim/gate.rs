@@ -105,3 +105,24 @@ impl<M: Records> Drop for Held<'_, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::forks::in_a_child;
+    use super::*;
+    use crate::machine::record;
+
+    /// In a child, a gate that was held at the fork is free. A thread that has held a gate does not take it for its own while another
+    /// one has just taken it.
+    #[test]
+    fn a_gate_is_its_holders() {
+        record::own::<Native>(); // so that forks are noticed
+        let gate = &Gate::<Native>::new();
+        let held = gate.try_lock().expect("it is free");
+        assert!(gate.is_mine() && gate.try_lock().is_none());
+        assert!(in_a_child(|| !gate.is_mine() && gate.try_lock().is_some() && !gate.is_mine()));
+        drop(held);
+        gate.word.store(Gate::<Native>::held(), Relaxed); // and its owner is stored after that
+        assert!(!gate.is_mine());
+    }
+}

@@ -199,7 +199,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 
     fn start(&self) -> u64 {
         // (A) what the caller has removed happens before the opening of the grace period that serves this ticket.
-        self.tickets.fetch_add(1, AcqRel) + 1
+        self.tickets.fetch_add(1, Release) + 1
     }
 
     fn is_over(&self, ticket: u64) -> bool {
@@ -414,6 +414,7 @@ mod tests {
             );
             let second = grace.start();
             grace.hurry_up(second);
+            grace.hurry_up(first); // a request for an earlier ticket takes nothing back
             leave.wait();
             while !grace.is_over(first) {
                 let leading = grace.gate.try_lock().expect("no other thread leads");
@@ -424,6 +425,24 @@ mod tests {
             assert!(grace.is_hurried(), "the request is lost");
             assert!(grace.wait(second, Pace::Normal, None, &|_| ()) && !grace.is_hurried());
         });
+    }
+
+    /// One poll ends the grace period that is open, and the one that the ticket needs. It opens none that no ticket needs.
+    #[test]
+    fn a_poll_takes_as_many_grace_periods_as_the_ticket_needs() {
+        use super::super::rcu::RcuDomain;
+        assert!(super::super::forks::in_a_child(|| {
+            let (domain, grace) = (RcuDomain::<Native>::new(), Grace::<Native, General>::native());
+            let time = || General::clock(record::clocks::<Native>()).load(Relaxed);
+            let section = domain.enter();
+            let before = time();
+            let waits = !grace.poll(grace.start(), &|_| ());
+            let named = grace.stall().is_some();
+            drop(section);
+            let named_after = grace.stall().is_some();
+            let over = grace.poll(grace.start(), &|_| ()) && grace.poll(grace.start(), &|_| ());
+            waits && named && !named_after && over && time() == before + 3 * STEP
+        }));
     }
 
     /// Half of all times later, what nobody has said anything about meanwhile says nothing: neither the time that all readers of

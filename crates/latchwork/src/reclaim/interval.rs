@@ -17,8 +17,8 @@
 //!   one, that of the look, which is later. So an object may be kept for a section that began after the removal, until the
 //!   next look. The looks come further apart the more was kept (at half of that), so that keeping what a stalled section
 //!   holds costs each retired object a bounded time;
-//! - 64 eras share a number of birth, so that 32 bits last for 10^14 retired objects. After that, all objects that are made
-//!   count as made at that time, and garbage is bounded as that of [`epoch`](super::epoch) is;
+//! - 64 eras share a number of birth, so that 32 bits last for 10^14 retired objects. After that, the numbers begin again: all
+//!   objects that are made count as older than all sections, and garbage is bounded as that of [`epoch`](super::epoch) is;
 //! - an object whose birth was not noted ([`Reclaim::note_new`]) counts as older than all sections.
 //!
 //! As with hazard pointers, a pointer must be read from a place where the object is still linked: a link of an object that
@@ -390,8 +390,8 @@ unsafe impl<M: Records, const SHIFT: u32> Reclaim for IntervalDomain<M, SHIFT> {
     #[inline]
     fn note_new<T: Retire>(object: &mut T) {
         let header: *const Header = core::ptr::from_mut(object).cast();
-        // (F) pairs with the load in `is_within`.
-        let birth = (clock::<M>().load(Relaxed) >> SHIFT).min(u64::from(u32::MAX)) as u32;
+        // (F) pairs with the load in `is_within`. Of a number that does not fit, the lower bits stand for an earlier era.
+        let birth = (clock::<M>().load(Relaxed) >> SHIFT) as u32;
         // SAFETY: the header is the first field of the object (`Retire`), which the caller has alone.
         unsafe { (*header).set_stamp(birth) };
     }
@@ -449,5 +449,39 @@ unsafe impl<M: Records, const SHIFT: u32> Sections for IntervalDomain<M, SHIFT> 
         from: &M::Ptr<T>,
     ) -> *mut T {
         if guard.is_within() { seen } else { guard.protect(0, from) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backlog::tests::retired;
+    use super::super::forks::in_a_child;
+    use super::*;
+    use crate::machine::{Clock, Machine};
+
+    /// What a stalled section keeps is looked at when half as much has come in, and says how old it is.
+    #[test]
+    fn looks_come_further_apart_the_more_is_kept() {
+        assert!(in_a_child(|| {
+            let domain = IntervalDomain::<Native>::new();
+            domain.set_limit(Limit { objects: 0, bytes: 0 });
+            domain.backlog.never_soon();
+            let (reader, before) = (domain.reader(), clock::<Native>().load(Relaxed));
+            let section = reader.enter();
+            domain.retire_prepared(retired());
+            let since = Native::now(Clock::Monotonic);
+            (1..20 * 16).for_each(|_| domain.retire_prepared(retired()));
+            let looks = clock::<Native>().load(Relaxed) - before;
+            (0..9).for_each(|_| domain.collect());
+            let least = Native::now(Clock::Monotonic) - since;
+            let garbage = domain.garbage();
+            drop(section);
+            domain.barrier();
+            // With 16, 32, 48, 80, 128, 192 and 288 objects.
+            looks == 7
+                && garbage.objects == 20 * 16
+                && garbage.oldest_nanos >= least
+                && domain.backlog.is_clean()
+        }));
     }
 }

@@ -89,6 +89,31 @@ fn a_stalled_reader_holds_what_there_was() {
     assert_eq!((dropped.load(Relaxed) as u64, Arc::strong_count(&dropped)), (101 * LIVE, 1));
 }
 
+/// What a comparing exchange links was made when it was linked: a section that has read nothing since does not keep it.
+#[test]
+fn what_an_exchange_links_has_a_birth() {
+    assert!(forks::in_a_child(|| {
+        let (domain, dropped) = (small(), Arc::new(AtomicUsize::new(0)));
+        let make = || Some(Owned::new(Counting(dropped.clone())));
+        let place = Atomic::<Counting, Domain>::new_in(make());
+        let reader = domain.reader();
+        let stalled = reader.enter();
+        place.store(make(), &domain);
+        domain.collect(); // which ends the era
+        {
+            let guard = reader.enter();
+            let now = place.load(&guard);
+            assert!(place.compare_exchange(now, make(), &domain, &guard).is_ok());
+        }
+        place.store(None, &domain);
+        domain.collect();
+        let reclaimed = dropped.load(Relaxed);
+        drop(stalled);
+        domain.barrier();
+        (reclaimed, dropped.load(Relaxed)) == (1, 3)
+    }));
+}
+
 /// An object whose birth was not noted.
 #[repr(C)]
 struct Unnoted {

@@ -115,6 +115,7 @@ mod tests {
     use crate::machine::Native;
     use std::boxed::Box;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
     use std::time::{Duration, Instant};
 
     /// Between 2^31 and 2^32 steps, for which stamps have no room.
@@ -188,6 +189,37 @@ mod tests {
             }
             drop(section);
         }
+    }
+
+    /// Of the sections that run, the oldest counts.
+    #[test]
+    fn objects_stay_while_an_older_section_runs() {
+        let (domain, inside, leave) = (&RcuDomain::new(), &Barrier::new(2), &Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _older = domain.enter();
+                inside.wait();
+                leave.wait();
+            });
+            inside.wait();
+            retire(domain);
+            let section = domain.enter();
+            let left = left(domain);
+            drop(section);
+            leave.wait();
+            assert_eq!(left, 1);
+        });
+    }
+
+    /// It may be younger than the section.
+    #[test]
+    fn an_object_without_a_time_stays_while_a_section_runs() {
+        let domain = &RcuDomain::new();
+        let section = domain.enter();
+        // SAFETY: no other thread has the header, which is all of the object.
+        unsafe { domain.retire_raw(Box::into_raw(Box::new(Header::new())), 24, reclaim) };
+        assert_eq!(left(domain), 1);
+        drop(section);
     }
 
     /// A barrier in another thread waits for the caller's section, and lets the caller reclaim meanwhile.

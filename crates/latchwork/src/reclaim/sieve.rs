@@ -135,3 +135,62 @@ impl<M: Records> Sieve<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::backlog::tests::retired;
+    use super::*;
+    use core::cell::Cell;
+    use core::ptr::eq;
+
+    /// A barrier ends when what was there before is reclaimed, while more comes in that stays in use, and that the caller protects. So it
+    /// is where the numbers of scans wrap around, too.
+    #[test]
+    fn a_barrier_waits_for_what_was_there_before() {
+        for scans in [0, u32::MAX - 3, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
+            let (sieve, scanned) = (Sieve::<Native>::new(), Cell::new(0));
+            sieve.scans.store(scans, Relaxed);
+            let before = retired();
+            _ = sieve.backlog.push(before, BATCH);
+            let scan = |list: &List<Native>| {
+                scanned.set(scanned.get() + 1);
+                assert!(scanned.get() < 10, "it waits for what has come later");
+                _ = sieve.backlog.push(retired(), BATCH);
+                let in_use = |header: &Header| !eq(header, before) || scanned.get() < 3;
+                list.attach(list.keep(list.detach(), in_use));
+                // SAFETY: no thread uses the objects.
+                unsafe { list.reclaim() };
+            };
+            sieve.barrier(scan, |object| !eq(object, before));
+            assert_eq!(scanned.get(), 3, "after {scans} scans");
+            // SAFETY: as above.
+            sieve.close(|list| unsafe { list.reclaim() });
+            assert!(sieve.backlog.is_clean());
+        }
+    }
+
+    /// Where the collector takes long, a thread whose list is stopped waits for it when there is a batch on the shared stack.
+    #[test]
+    fn the_shared_stack_holds_a_batch() {
+        let sieve = &Sieve::<Native>::new();
+        // SAFETY: no thread uses the objects.
+        let scan = |list: &List<Native>| unsafe { list.reclaim() };
+        std::thread::scope(|scope| {
+            let scanning = sieve.backlog.lock();
+            scope.spawn(|| {
+                sieve.backlog.mine().expect("no other thread collects").stop();
+                (0..4 * BATCH).for_each(|_| sieve.retire(retired(), scan));
+            });
+            while sieve.backlog.stacked() < BATCH {
+                std::thread::yield_now();
+            }
+            for _ in 0..1000 {
+                std::thread::yield_now();
+                assert!(sieve.backlog.stacked() <= BATCH);
+            }
+            drop(scanning);
+        });
+        sieve.close(scan);
+        assert!(sieve.backlog.is_clean());
+    }
+}

@@ -40,12 +40,14 @@ static void *wait_patiently(void *done)
     return NULL;
 }
 
-/* Gets the lock after a wait, and has its type of cancellation back. */
+/* Waits in vain until a time has passed, gets the lock after another wait, and has its type of cancellation back. */
 static void *survive(void *argument)
 {
     int old;
+    struct timespec t = in_ms(CLOCK_MONOTONIC, 25);
     (void)argument;
     OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old));
+    EQ(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &t), ETIMEDOUT);
     __atomic_add_fetch(&ready, 1, __ATOMIC_SEQ_CST);
     OK(pthread_mutex_lock(&mutex));
     OK(pthread_mutex_unlock(&mutex));

@@ -344,6 +344,7 @@ int main(void)
 {
     pthread_mutex_t m;
     pthread_mutexattr_t attr;
+    pthread_cond_t c;
     OK(pthread_cond_signal(&cond)); /* nobody there */
     OK(pthread_cond_broadcast(&cond));
     timed();
@@ -359,6 +360,10 @@ int main(void)
     OK(pthread_mutex_init(&m, &attr));
     broadcast(&m);
     EQ(pthread_cond_wait(&cond, &m), EPERM); /* not ours to release */
+    OK(pthread_cond_init(&c, NULL));
+    EQ(pthread_cond_wait(&c, &m), EPERM);
+    OK(pthread_cond_signal(&c)); /* nobody there */
+    OK(pthread_cond_destroy(&c));
     OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_NORMAL));
     OK(pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
     OK(pthread_mutex_init(&m, &attr));

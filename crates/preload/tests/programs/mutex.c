@@ -189,6 +189,9 @@ int main(void)
     errno = 12345;
     basic(&normal);
     basic(&adaptive);
+    OK(pthread_mutex_lock(&adaptive));
+    EQ(pthread_mutex_trylock(&adaptive), EBUSY); /* it is not recursive */
+    OK(pthread_mutex_unlock(&adaptive));
     is_recursive(&recursive);
     is_errorcheck(&errorcheck);
     with_kind(PTHREAD_MUTEX_NORMAL, basic);

@@ -247,12 +247,22 @@ mod tests {
     #[test]
     fn a_fork_takes_along_one_thread() {
         let (inside, left) = (&std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
+        let other = &std::sync::OnceLock::new();
         let status = std::thread::scope(|scope| {
             scope.spawn(|| {
-                record::own::<Native>().section.store(1, Release);
+                let record = record::own::<Native>();
+                let set = |value: u32| {
+                    for word in [&record.section, &record.online, &record.pinned] {
+                        word.store(value.into(), Release);
+                    }
+                    record.keepers.store(value, Release);
+                    record.hazards.groups[1].used.store(value as usize, Release);
+                };
+                set(1);
+                assert!(other.set(record).is_ok());
                 inside.wait();
                 left.wait();
-                record::own::<Native>().section.store(0, Release);
+                set(0);
             });
             inside.wait();
             let (mine, generation) = (record::own::<Native>(), Native::generation());
@@ -263,7 +273,7 @@ mod tests {
                 let kept = mine.online.load(Relaxed) == 1 && core::ptr::eq(mine, record::own::<Native>());
                 let mut others =
                     record::groups::<Native>().unwrap().owned().filter(|r| !core::ptr::eq(*r, mine));
-                let ok = kept && others.all(Record::is_idle);
+                let ok = kept && others.all(Record::is_idle) && other.get().is_some_and(|r| r.is_idle());
                 let ok = ok && Native::generation() != generation;
                 // SAFETY: ends the child.
                 unsafe { libc::_exit(i32::from(!ok)) };

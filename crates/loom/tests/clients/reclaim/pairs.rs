@@ -4,6 +4,9 @@ use super::*;
 use latchwork::machine::record::NEEDS_FULL_FENCE;
 use latchwork::reclaim::Sections;
 use latchwork::reclaim::domain::{Domain, Flavour};
+use latchwork::reclaim::epoch;
+use latchwork::reclaim::grace::Periods;
+use latchwork::reclaim::rcu::General;
 use loom::sync::atomic::AtomicBool;
 use loom::thread::yield_now;
 
@@ -235,6 +238,52 @@ fn leaders() {
     check("rcu", bounded(1), start, meanwhile, clean);
 }
 
+/// Grace periods for which threads take tickets one by one, beside a domain that has those of its own.
+struct Tickets<F: Flavour> {
+    shared: Shared<Domain<Loom, F>>,
+    periods: F::Periods<Loom>,
+}
+
+fn start_tickets<F: Flavour>() -> Tickets<F> {
+    Tickets { shared: start(), periods: Periods::new() }
+}
+
+/// Takes a ticket for what it has removed, and leads no grace period.
+fn takes_a_ticket<F: Flavour>(tickets: &Tickets<F>) {
+    let object = remove(&tickets.shared, null_mut());
+    let ticket = tickets.periods.start();
+    yield_now();
+    if tickets.periods.is_over(ticket) {
+        // SAFETY: no reader has it any more.
+        unsafe { Object::reclaim(object) };
+    } else {
+        // SAFETY: this thread's exchange has removed it.
+        unsafe { tickets.shared.domain.retire(object) };
+    }
+}
+
+/// Takes a ticket, and leads later: for a ticket of another thread, too.
+fn leads_for_others<F: Flavour>(tickets: &Tickets<F>) {
+    let ticket = tickets.periods.start();
+    yield_now();
+    tickets.periods.poll(ticket, &|_| ());
+}
+
+fn reads_beside_tickets<F: Flavour>(tickets: &Tickets<F>) {
+    reads_late_and_stays(&tickets.shared);
+}
+
+/// A leader serves a thread whose ticket comes while it leads: (A) of `grace`, and the order of fence and look in `epoch`.
+#[test]
+fn tickets_of_others() {
+    fn check_one<F: Flavour>() {
+        let threads = &[leads_for_others, takes_a_ticket, reads_beside_tickets as fn(&Tickets<F>)];
+        check(F::INFO.name, bounded(1), start_tickets, threads, |tickets| clean(&tickets.shared));
+    }
+    check_one::<General>();
+    check_one::<epoch::Epoch>();
+}
+
 /// A section of a thread that has no light fences.
 fn reads_without_light_fences(shared: &Rcu) {
     // SAFETY: the machine says so in this way.
@@ -245,6 +294,24 @@ fn reads_without_light_fences(shared: &Rcu) {
 #[test]
 fn full_fences() {
     check("rcu", bounded(2), start, &[synchronizes, reads_without_light_fences as fn(&Rcu)], clean);
+}
+
+/// Retires an object, and another one that it has made itself.
+fn retires_another<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    // SAFETY: this thread's exchange has removed it.
+    unsafe { shared.domain.retire(remove(shared, null_mut())) };
+    // SAFETY: no other thread has it.
+    unsafe { shared.domain.retire(object::<D>()) };
+}
+
+fn only_waits<D: Reclaim<Machine = Loom>>(shared: &Shared<D>) {
+    shared.domain.barrier();
+}
+
+/// The second object may come onto the shared stack, while the list with the first one is stopped.
+#[test]
+fn stopped_lists() {
+    check("lists", bounded(2), start, &[retires_another, only_waits as fn(&Counted)], clean_of_two);
 }
 
 /// A thread waits for a grace period that other threads end. (What `advance` acquires with its load of the epoch takes four threads
