@@ -4,9 +4,8 @@
 use super::*;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
+use std::{os::fd::AsRawFd, process::Stdio};
 
 /// A path that leads elsewhere may be another user's trap: statistics follow no symbolic link.
 #[test]
