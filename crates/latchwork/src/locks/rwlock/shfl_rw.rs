@@ -96,6 +96,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 mod arrive;
 mod optional;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use words::{COUNT, FREE, Inside, PARKED, READER, Side, State, UPGRADABLE, WRITER};
