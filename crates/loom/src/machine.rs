@@ -19,8 +19,9 @@
 //!   at a point that loom chooses: every deadline passes early, late and in between.
 //! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
 //!   The row of a thread that exits is used again when it is empty.
-//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node that is released while
-//!   another thread may still write to it is reported, and so is a leak.
+//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node is reported if another thread may
+//!   write to it after its release, or has written to it and is not ordered before that. So is a leak. (In a model with a mistake
+//!   the release is not checked: what comes of the mistake must show.)
 //! - **Identities** do not depend on the run. What the threads share has the same identities in every execution. Other lines of
 //!   memory have numbers, in the order in which an execution first asks for their identity.
 
@@ -290,6 +291,10 @@ unsafe impl Machine for Loom {
     unsafe fn release_node(node: &'static QNode<Self>) {
         let state = shared_state();
         state.nodes_out.update(|out| out - 1);
+        if state.mistake == Mistake::None {
+            node.links.iter().for_each(|link| link.settled());
+            node.words.iter().for_each(|word| word.settled());
+        }
         if state.mistake != Mistake::NodeTooEarly {
             state.free_nodes.borrow_mut()[thread_number()].push(node.as_ptr());
         }
