@@ -44,7 +44,7 @@ pub use model::{Grouping, Mistake, Model, deep, fails, one_fewer_daily, thorough
 /// Nodes in the waiting array.
 const WAITING_ARRAY: usize = 4;
 
-/// Turns of spin loops that do not yield, and that are explored, per thread and execution.
+/// Turns of spin loops that do not yield, unless a model says another number, and that are explored, per thread and execution.
 const EAGER_SPINS: u32 = 2;
 const SPINS: u32 = 6;
 
@@ -109,8 +109,12 @@ unsafe impl Machine for Loom {
         word.compare_exchange(expected, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    fn doze_at(_word: &Self::U32, _expected: u32, nanos: u64) {
-        Self::doze(nanos);
+    fn doze_at(word: &Self::U32, expected: u32, nanos: u64) {
+        if state(|s| s.naps_last) {
+            Self::wait(word, expected, None);
+        } else {
+            Self::doze(nanos);
+        }
     }
 
     fn torn_timeout(_nanos: u64) -> Option<Deadline> {
@@ -333,16 +337,16 @@ unsafe impl Machine for Loom {
 /// Two spinners could take turns for ever while the holder waits, so beyond [`SPINS`] turns loom
 /// only follows one schedule, which is fair, instead of exploring them all. The report says in how many executions that was so.
 fn spin(eager: bool) {
-    let turns = state(|s| {
+    let (turns, eager_turns) = state(|s| {
         let turns = &mut s.spins.borrow_mut()[thread_number()];
         *turns += 1;
-        *turns
+        (*turns, s.eager_spins)
     });
-    if turns > SPINS {
+    if turns > SPINS.max(eager_turns) {
         state(|s| s.cut_short.set(true));
         loom::skip_branch();
     }
-    if !eager || turns > EAGER_SPINS {
+    if !eager || turns > eager_turns {
         thread::yield_now();
     }
 }
