@@ -179,6 +179,21 @@ fn exclusion_of_three_and_again() {
     for_each_mutex!(L => Model::new(one_fewer_daily(1)).check(Shared::<L>::new, &[twice, once, once], free_after::<L, 4>));
 }
 
+/// A holder comes again, and robs the waiter that it has woken, which demands the lock then. The next release hands it over: before the
+/// waiter sleeps again, while it falls asleep, or later. Up to 3 preemptions.
+#[test]
+fn handed_over_on_demand() {
+    fn robs<L: RawMutex>(shared: &Shared<L>) {
+        once_for_long(shared);
+        once(shared);
+    }
+    for_each_mutex!(L if L::INFO.name == "hybrid" => Model::new(3).check(
+        Shared::<L>::new,
+        &[robs, once],
+        free_after::<L, 3>
+    ));
+}
+
 /// A lock that excludes nobody.
 struct Nobody(AtomicUsize);
 
