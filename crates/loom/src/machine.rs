@@ -22,8 +22,9 @@
 //!   at a point that loom chooses: every deadline passes early, late and in between.
 //! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
 //!   The row of a thread that exits is used again when it is empty.
-//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node that is released while
-//!   another thread may still write to it is reported, and so is a leak.
+//! - **Queue nodes** are used again by the thread that released them, last in, first out. A node is reported if another thread may
+//!   write to it after its release, or has written to it and is not ordered before that. So is a leak. (In a model with a mistake
+//!   the release is not checked: what comes of the mistake must show.)
 //! - **Identities** do not depend on the run. What the threads share has the same identities in every execution. Other lines of
 //!   memory have numbers, in the order in which an execution first asks for their identity.
 
@@ -46,7 +47,7 @@ pub use model::{Grouping, Mistake, Model, Outcome, deep, fails, one_fewer_daily,
 /// Nodes in the waiting array.
 const WAITING_ARRAY: usize = 4;
 
-/// Turns of spin loops that do not yield, and that are explored, per thread and execution.
+/// Turns of spin loops that do not yield, unless a model says another number, and that are explored, per thread and execution.
 const EAGER_SPINS: u32 = 2;
 const SPINS: u32 = 6;
 
@@ -123,8 +124,12 @@ unsafe impl Machine for Loom {
         true
     }
 
-    fn doze_at(_word: &Self::U32, _expected: u32, nanos: u64) {
-        Self::doze(nanos);
+    fn doze_at(word: &Self::U32, expected: u32, nanos: u64) {
+        if state(|s| s.naps_last) {
+            Self::wait(word, expected, None);
+        } else {
+            Self::doze(nanos);
+        }
     }
 
     fn torn_timeout(_nanos: u64) -> Option<Deadline> {
@@ -319,6 +324,10 @@ unsafe impl Machine for Loom {
     unsafe fn release_node(node: &'static QNode<Self>) {
         let state = shared_state();
         state.nodes_out.update(|out| out - 1);
+        if state.mistake == Mistake::None {
+            node.links.iter().for_each(|link| link.settled());
+            node.words.iter().for_each(|word| word.settled());
+        }
         if state.mistake != Mistake::NodeTooEarly {
             state.free_nodes.borrow_mut()[thread_number()].push(node.as_ptr());
         }
@@ -357,16 +366,16 @@ unsafe impl Machine for Loom {
 /// Two spinners could take turns for ever while the holder waits, so beyond [`SPINS`] turns loom
 /// only follows one schedule, which is fair, instead of exploring them all. The report says in how many executions that was so.
 fn spin(eager: bool) {
-    let turns = state(|s| {
+    let (turns, eager_turns) = state(|s| {
         let turns = &mut s.spins.borrow_mut()[thread_number()];
         *turns += 1;
-        *turns
+        (*turns, s.eager_spins)
     });
-    if turns > SPINS {
+    if turns > SPINS.max(eager_turns) {
         state(|s| s.cut_short.set(true));
         loom::skip_branch();
     }
-    if !eager || turns > EAGER_SPINS {
+    if !eager || turns > eager_turns {
         thread::yield_now();
     }
 }

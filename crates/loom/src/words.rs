@@ -44,6 +44,15 @@ impl<A: End> Cell<A> {
 pub trait End: Send + Sync + 'static {
     /// An exclusive access, which loom reports if any other access is not ordered with it.
     fn end(&mut self);
+    /// A look that is not atomic, which loom reports if a store is not ordered with it.
+    fn settled(&self);
+}
+
+impl<A: End> Cell<A> {
+    /// The word goes to another use: all stores of its last one come before this, and those of the next one after it.
+    pub fn settled(&self) {
+        self.0.settled();
+    }
 }
 
 impl<A: End> Drop for Cell<A> {
@@ -114,6 +123,11 @@ macro_rules! word {
         impl End for $atomic {
             fn end(&mut self) {
                 self.with_mut(|_| ());
+            }
+            #[track_caller]
+            fn settled(&self) {
+                // SAFETY: loom reports a store that races with this.
+                unsafe { self.unsync_load() };
             }
         }
 
@@ -241,6 +255,11 @@ impl Arith<usize> for UsizeCell {
 impl<T: Send + Sync + 'static> End for atomic::AtomicPtr<T> {
     fn end(&mut self) {
         self.with_mut(|_| ());
+    }
+    #[track_caller]
+    fn settled(&self) {
+        // SAFETY: loom reports a store that races with this.
+        unsafe { self.unsync_load() };
     }
 }
 

@@ -379,6 +379,15 @@ mod tests {
         assert_eq!(full.value(), Semaphore::MAX);
     }
 
+    /// A release that wakes a sleeper leaves the note of others to it. Otherwise each release from then on would be a system call.
+    #[test]
+    fn a_release_clears_the_note() {
+        let semaphore = Semaphore::new(0);
+        assert_eq!(semaphore.step(false, false), Step::Sleep(SLEEPERS));
+        semaphore.release().unwrap();
+        assert_eq!(semaphore.word().load(Relaxed), UNIT);
+    }
+
     #[test]
     fn the_last_step_takes_a_unit_or_leaves_a_note() {
         for slept in [false, true] {

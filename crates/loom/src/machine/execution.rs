@@ -76,6 +76,10 @@ pub struct State {
     yields: bool,
     /// Whether a waiter gives the others a turn before it looks at its word.
     pub(super) late_looks: bool,
+    /// Whether a nap at a word ends only when another thread ends it.
+    pub(super) naps_last: bool,
+    /// Turns of spin loops for which a thread does not yield.
+    pub(super) eager_spins: u32,
     /// How long each thread has dozed, if a doze takes time.
     pub(super) dozed: Option<RefCell<Vec<u64>>>,
 }
@@ -111,6 +115,8 @@ impl State {
             real_time: model.real_time,
             yields: model.has_turns_only(),
             late_looks: model.late_looks,
+            naps_last: model.naps_last,
+            eager_spins: model.eager_spins,
             dozed: model.dozes.then(|| RefCell::new(vec![0; threads])),
         }
     }

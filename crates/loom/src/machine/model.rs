@@ -1,7 +1,7 @@
 //! What is explored: a client, by a model of the machine, with a seeded mistake or without.
 
-use super::execution;
 use super::names::{LINE, Place};
+use super::{EAGER_SPINS, execution};
 use loom::sync::atomic::Ordering;
 use loom::thread;
 
@@ -133,6 +133,10 @@ pub struct Model {
     pub dozes: bool,
     /// Whether a waiter gives the others a turn before it looks at its word.
     pub late_looks: bool,
+    /// Whether a nap at a word ends only when another thread ends it.
+    pub naps_last: bool,
+    /// Turns of spin loops for which a thread does not let the others go on.
+    pub eager_spins: u32,
     /// How many heavy fences are refused, from the first on.
     pub refusals: u32,
     /// The number of a thread with a real-time priority, if there is one: it is woken before all others.
@@ -156,6 +160,8 @@ impl Model {
             late: false,
             dozes: false,
             late_looks: false,
+            naps_last: false,
+            eager_spins: EAGER_SPINS,
             refusals: 0,
             real_time: None,
             nodes: 2,
@@ -223,6 +229,12 @@ impl Model {
     /// The same where a waiter gives the others a turn before it looks at its word: so it may be the head before it looks.
     pub const fn with_late_looks(self) -> Self {
         Model { late_looks: true, ..self }
+    }
+
+    /// The same where a nap at a word does not end by itself: for threads that must end it. A waiter that naps has spun often, so it
+    /// yields late.
+    pub const fn with_lasting_naps(self) -> Self {
+        Model { naps_last: true, eager_spins: 16, ..self }
     }
 
     /// The same where the first heavy fences are refused.

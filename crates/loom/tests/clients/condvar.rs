@@ -8,7 +8,7 @@ use latchwork::machine::{Deadline, Machine, Wait, Word};
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Items, and a condition variable for threads that wait for one.
 struct Market<L> {
@@ -387,5 +387,32 @@ fn nor_does_one_of_a_higher_priority() {
     let threads: &[fn(&Counted)] =
         &[Counted::sleeps, |shared| shared.changed.notify_one(), Counted::comes_after_the_claim];
     let model = Model::new(2).with_real_time(2);
+    crate::report("condvar", || model.check(Counted::new, threads, |_| ()));
+}
+
+/// A notification claims a thread of a real-time priority while that thread helps a waiter that is claimed already: it is due then, and
+/// must not sleep. The next notification finds all waiters claimed, and wakes none; the thread returns nevertheless. At most 1
+/// preemption (7 s of processor time), none every day.
+#[test]
+fn a_thread_that_helps_may_be_claimed() {
+    let threads: &[fn(&Counted)] = &[
+        |shared| {
+            let reason = shared.changed.block(shared.ticket, None);
+            shared.changed.finish(shared.ticket, reason);
+        },
+        |shared| shared.changed.notify_one(),
+        |shared| {
+            let ticket = shared.changed.prepare();
+            shared.returned.store(1, Release); // it is counted
+            let reason = shared.changed.block(ticket, None);
+            shared.changed.finish(ticket, reason);
+        },
+        |shared| {
+            shared.changed.notify_one();
+            Loom::spin_until(&shared.returned, Acquire, |counted| counted == 1);
+            shared.changed.notify_all();
+        },
+    ];
+    let model = Model::new(one_fewer_daily(1)).with_real_time(2);
     crate::report("condvar", || model.check(Counted::new, threads, |_| ()));
 }

@@ -3,6 +3,7 @@
 
 use crate::destroyed::{Mortal, destroy, mortal, writes_before_the_end};
 use crate::machine::{DEADLINE, Loom, Mistake, Model, deep};
+use crate::mutex::be_patient;
 use crate::rwlock::{Shared, free_after, reads, tries_read, tries_write, warm, works_after, writes};
 use latchwork::locks::mutex::Info;
 use latchwork::locks::rwlock::bravo::{Columns, RawBravo, Rows};
@@ -387,6 +388,28 @@ fn fair_unlock() {
         });
     }
     check::<Sleeping>();
+}
+
+/// A writer at the head of the queue that was robbed naps, and a fair unlock ends that: here a nap does not end by itself. The holder
+/// comes again, and robs the head. Up to 2 preemptions.
+#[test]
+fn a_fair_unlock_ends_a_nap() {
+    fn robs_and_leaves<R: RawFair>(shared: &Shared<R>) {
+        let token = shared.lock.write();
+        be_patient();
+        shared.finish_write(token);
+        let token = shared.lock.write();
+        shared.add();
+        // SAFETY: the token is from the acquisition above.
+        unsafe { shared.lock.unlock_write_fair(token) };
+    }
+    type R = Sleeping;
+    report::<R>("robs and leaves, write", || {
+        Model::new(2)
+            .with_lasting_naps()
+            .check(Shared::<R>::new, &[robs_and_leaves, writes], free_after::<R, 3>)
+            .to_string()
+    });
 }
 
 /// Seeded: the same mistakes as for reading and writing. A downgrade that is not ordered before readers, an upgrade that is

@@ -62,14 +62,16 @@ pub fn twice<L: RawMutex>(shared: &Shared<L>) {
 /// A section that lasts until the others have queued up.
 pub fn once_for_long<L: RawMutex>(shared: &Shared<L>) {
     let token = shared.lock.lock();
-    for _ in 0..PATIENCE_OF_HOLDER {
-        loom::thread::yield_now();
-    }
+    be_patient();
     shared.finish(token);
 }
 
 /// Turns that a long section gives to the others.
-const PATIENCE_OF_HOLDER: u32 = 4;
+pub fn be_patient() {
+    for _ in 0..4 {
+        loom::thread::yield_now();
+    }
+}
 
 /// Afterwards the lock is free and works.
 pub fn free_after<L: RawMutex, const SECTIONS: usize>(shared: &Shared<L>) {
@@ -178,6 +180,21 @@ fn exclusion_of_three() {
 #[test]
 fn exclusion_of_three_and_again() {
     for_each_mutex!(L => Model::new(one_fewer_daily(1)).check(Shared::<L>::new, &[twice, once, once], free_after::<L, 4>));
+}
+
+/// A holder comes again, and robs the waiter that it has woken, which demands the lock then. The next release hands it over: before the
+/// waiter sleeps again, while it falls asleep, or later. Up to 3 preemptions.
+#[test]
+fn handed_over_on_demand() {
+    fn robs<L: RawMutex>(shared: &Shared<L>) {
+        once_for_long(shared);
+        once(shared);
+    }
+    for_each_mutex!(L if L::INFO.name == "hybrid" => Model::new(3).check(
+        Shared::<L>::new,
+        &[robs, once],
+        free_after::<L, 3>
+    ));
 }
 
 /// A lock that excludes nobody.
@@ -430,6 +447,24 @@ fn fair_releases() {
     fair::<RawTicket<Loom>>();
     fair::<RawMcs<Loom>>();
     fair::<RawShfl<Loom>>();
+}
+
+/// A head that was robbed naps, and a fair release ends that: here a nap does not end by itself. The holder comes again, and robs
+/// the head. Up to 2 preemptions.
+#[test]
+fn a_fair_release_ends_a_nap() {
+    fn robs_and_leaves<L: Fair>(shared: &Shared<L>) {
+        once_for_long(shared);
+        once_fairly(shared);
+    }
+    type L = RawShfl<Loom>;
+    crate::report(L::INFO.name, || {
+        Model::new(2).with_lasting_naps().check(
+            Shared::<L>::new,
+            &[robs_and_leaves, once],
+            free_after::<L, 3>,
+        )
+    });
 }
 
 /// The lock may be destroyed as soon as it has been released for the last time; every interleaving.

@@ -130,9 +130,9 @@ impl<M: Machine> RawHybrid<M> {
         self.word.store(LOCKED | WAITERS | handoff, Release);
         // (B) pairs with the swap in `unlock_slow`.
         while Self::await_news(node) == WOKEN {
-            // (W) before the look at the word: an unlock after that finds a waiter that is to be unparked.
-            // (B) if it fails, because an unlock has handed the lock over.
-            if node.status().compare_exchange(WOKEN, WAITING, Acquire, Acquire).is_ok()
+            // (W) before the look at the word, which is a release: an unlock after that finds a waiter that is to be unparked. If it
+            // fails, an unlock has handed the lock over, and `await_news` looks again (B).
+            if node.status().compare_exchange(WOKEN, WAITING, Relaxed, Relaxed).is_ok()
                 && self.acquire_or_enter(HANDOFF)
             {
                 // The caller holds the lock, and QUEUE with it, and is the first in the list.
@@ -291,5 +291,49 @@ unsafe impl<M: Machine> RawMutex for RawHybrid<M> {
 
     fn is_locked(&self) -> bool {
         self.word.load(Relaxed) & LOCKED != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::thread;
+
+    /// The first waiter of the list has demanded a handoff. That stays when another waiter queues, and the unlock obeys: from then
+    /// on no attempt takes the lock before that waiter has had it.
+    #[test]
+    fn a_demanded_handoff_is_made() {
+        let (lock, served) = (&RawHybrid::<Native>::new(), &AtomicBool::new(false));
+        let await_waiter_behind = |last| {
+            while lock.last.load(Relaxed) == last || lock.word.load(Relaxed) & QUEUE != 0 {
+                thread::yield_now();
+            }
+        };
+        let waits = || {
+            lock.lock();
+            served.store(true, Relaxed);
+            // SAFETY: acquired above.
+            unsafe { lock.unlock(()) };
+        };
+        lock.lock();
+        thread::scope(|scope| {
+            scope.spawn(waits);
+            await_waiter_behind(null_mut());
+            lock.word.fetch_or(HANDOFF, Relaxed);
+            let first = lock.last.load(Relaxed);
+            scope.spawn(waits);
+            await_waiter_behind(first);
+            let kept = lock.word.load(Relaxed) & HANDOFF != 0;
+            // SAFETY: acquired above.
+            unsafe { lock.unlock(()) };
+            if lock.try_lock().is_some() {
+                let in_order = served.load(Relaxed);
+                // SAFETY: from the attempt above.
+                unsafe { lock.unlock(()) };
+                assert!(in_order, "the attempt passed the waiter");
+            }
+            assert!(kept, "a waiter that queues has taken the demand back");
+        });
     }
 }

@@ -189,3 +189,21 @@ unsafe impl<M: Machine> RawMutex for RawMutexee<M> {
         self.word.load(Relaxed) & LOCKED != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An unlock that wakes a sleeper leaves the others to it. Otherwise each unlock from then on would be a system call, and the lock
+    /// would have no fast path any more.
+    #[test]
+    fn an_unlock_that_wakes_leaves_a_free_word() {
+        for (held, left) in [(LOCKED | SLEEPERS, 0), (LOCKED | SLEEPERS | SPINNING, SLEEPERS | SPINNING)] {
+            let lock = RawMutexee::<Native>::new();
+            lock.word.store(held, Relaxed);
+            // SAFETY: the lock is held, by no other thread.
+            unsafe { lock.unlock(()) };
+            assert_eq!(lock.word.load(Relaxed), left);
+        }
+    }
+}

@@ -388,9 +388,51 @@ mod tests {
         unsafe { lock.unlock_write(()) };
         lock.word.store(WAITERS | HANDOFF, Relaxed);
         assert!(lock.try_write().is_none() && lock.try_read().is_none(), "an attempt has passed the head");
+        lock.queue.lock();
+        assert!(lock.write_until(Deadline::after::<Native>(0)).is_none(), "a writer has passed the head");
+        let passed = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                lock.write();
+                passed.store(1, Relaxed);
+                // SAFETY: acquired above.
+                unsafe { lock.unlock_write(()) };
+            });
+            // Long enough for a writer that passes.
+            thread::sleep(core::time::Duration::from_millis(5));
+            let passed = passed.load(Relaxed) != 0;
+            // SAFETY: acquired above.
+            unsafe { lock.queue.unlock(()) };
+            assert!(!passed, "a writer has passed the head");
+        });
+        lock.word.store(WAITERS | HANDOFF, Relaxed);
         assert!(lock.write_until(Deadline::after::<Native>(0)).is_some(), "the head itself");
         // SAFETY: acquired above.
         unsafe { lock.unlock_write(()) };
+        assert_eq!(lock.word.load(Relaxed), 0);
+    }
+
+    /// A head that has waited for long demands that no writer passes it any more.
+    #[test]
+    fn a_head_demands_the_lock_after_a_while() {
+        let lock = &Lock::new();
+        lock.read();
+        thread::scope(|scope| {
+            let head = scope.spawn(|| {
+                let in_a_minute = Deadline::after::<Native>(60_000_000_000);
+                // SAFETY: acquired in the same expression.
+                lock.write_until(in_a_minute).map(|()| unsafe { lock.unlock_write(()) })
+            });
+            // It looks at the clock when it wakes up.
+            until(|| {
+                Native::wake(&lock.word, 1);
+                lock.word.load(Relaxed) & HANDOFF != 0 || head.is_finished()
+            });
+            let demands = lock.word.load(Relaxed) & HANDOFF != 0;
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_read(()) };
+            assert!(demands, "the head has waited for a minute");
+        });
         assert_eq!(lock.word.load(Relaxed), 0);
     }
 }

@@ -98,6 +98,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, Ordering::*};
 mod arrive;
 mod optional;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use words::{ANY_READER, FREE, PARKED, READER, Side, UPGRADABLE, WRITER};

@@ -49,6 +49,125 @@ fn a_fair_release_hands_over() {
     }
 }
 
+/// A lock whose queue has a head that does not run, and whose turn began 30 seconds ago.
+fn with_a_late_head(node: &'static QNode<Native>, word: Bits, turn: Bits) -> RawShfl<Native> {
+    let lock = RawShfl::new();
+    lock.tail.store(node.as_ptr(), Relaxed);
+    lock.turn.store(turn.with(before_now(30_000_000)).0, Relaxed);
+    lock.word.store(word.0, Relaxed);
+    lock
+}
+
+/// The stamp of the time so many microseconds ago.
+fn before_now(micros: u32) -> Bits {
+    Bits(stamp::<Native>().0.wrapping_sub(micros)).only(Bits(!ASLEEP.with(LAPSED).with(VAIN).0))
+}
+
+/// A release leaves a demanded lock to the head of the queue, for as long as promised from that moment on, and keeps what else `turn`
+/// says. Without a queue it drops the demand.
+#[test]
+fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
+    let node = Native::acquire_node();
+    for other in [ASLEEP, LAPSED] {
+        let lock = with_a_late_head(node, HELD.with(DEMAND), other);
+        // SAFETY: the lock is held, by no other thread.
+        unsafe { lock.unlock(()) };
+        assert_eq!(lock.word.load(Relaxed), DEMAND.0);
+        assert!(lock.turn().has(other));
+        assert!(age::<Native>(lock.turn()) < 15_000_000, "the promise is as old as the head's turn");
+    }
+    let lock = with_a_late_head(node, HELD.with(DEMAND), Bits(0));
+    lock.tail.store(null_mut(), Relaxed);
+    lock.unlock_slow();
+    assert_eq!(lock.word.load(Relaxed), 0);
+    // SAFETY: acquired above, and in no queue any more.
+    unsafe { Native::release_node(node) };
+}
+
+/// After the promise the head counts as suspended, and an attempt passes it.
+#[test]
+fn a_promise_ends() {
+    let node = Native::acquire_node();
+    let lock = with_a_late_head(node, DEMAND, Bits(0));
+    assert!(lock.try_lock().is_some() && lock.turn().has(LAPSED));
+    // SAFETY: acquired above, and in no queue any more.
+    unsafe { Native::release_node(node) };
+}
+
+/// No newcomer queues behind a head that is suspended: nodes would pile up.
+#[test]
+fn no_waiter_queues_behind_a_suspended_head() {
+    let node = Native::acquire_node();
+    let lock = with_a_late_head(node, HELD, LAPSED);
+    assert!(lock.lock_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert_eq!(lock.tail.load(Relaxed), node.as_ptr());
+    // SAFETY: acquired above, and in no queue any more.
+    unsafe { Native::release_node(node) };
+}
+
+/// The turn of a first head begins when it queues. A turn that seems to be older lets other threads pass the head.
+#[test]
+fn a_turn_begins_with_its_head() {
+    let lock = RawShfl::<Native>::new();
+    lock.lock();
+    lock.turn.store(before_now(30_000_000).0, Relaxed);
+    let start = stamp::<Native>();
+    thread::scope(|scope| {
+        scope.spawn(|| once(&lock));
+        let is_new = (0..60_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            lock.turn().0.wrapping_sub(start.0) % (1 << 26) < 1 << 25 // half of what a stamp can say
+        });
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(is_new, "the turn of the head began before it came");
+    });
+}
+
+/// A head that was taken for suspended, and runs, says so.
+#[test]
+fn a_head_that_runs_again_does_not_look_suspended() {
+    let lock = RawShfl::<Native>::new();
+    lock.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| once(&lock));
+        await_queue(&lock);
+        lock.turn.fetch_or(LAPSED.0, Relaxed);
+        // The head wakes up by itself several times a second.
+        let cleared = (0..60_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            !lock.turn().has(LAPSED)
+        });
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(cleared, "the head is awake");
+    });
+}
+
+/// A waiter that wakes up by itself does not take the head for suspended while the lock is held: there is nothing to come for.
+#[test]
+fn no_head_looks_suspended_behind_a_holder() {
+    let lock = RawShfl::<Native>::new();
+    lock.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| once(&lock));
+        await_queue(&lock);
+        let first = lock.tail.load(Relaxed);
+        scope.spawn(|| once(&lock));
+        while lock.tail.load(Relaxed) == first {
+            thread::yield_now();
+        }
+        // The second waiter wakes up after 10 ms, the head after 1, 5, 21 and 85 ms.
+        let lapsed = (0..60).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            lock.turn().has(LAPSED)
+        });
+        // SAFETY: from the acquisition above.
+        unsafe { lock.unlock(()) };
+        assert!(!lapsed);
+    });
+}
+
 /// Ten threads spin in vain for one long section. That says little of the next ones, so newcomers spin again.
 #[test]
 fn one_long_section_does_not_stop_the_spins() {
@@ -152,6 +271,24 @@ impl Policy for NoStealing {
     fn rank<M: Machine>(_: u32, _: u32) -> usize {
         1
     }
+}
+
+/// What a leaving head leaves behind. In the word: without stealing, the demand of the next head; with stealing, no demand if it gives
+/// up. The next head's turn begins.
+#[test]
+fn a_leaving_head_demands_for_the_next_or_takes_back() {
+    fn word_after<P: Policy>(word: Bits, locked: bool) -> u32 {
+        let (lock, node) = (RawShfl::<Native, P>::new(), Waiter(Native::acquire_node()));
+        node.next().store(null_mut(), Relaxed);
+        lock.tail.store(node.as_ptr(), Relaxed);
+        lock.word.store(word.0, Relaxed);
+        lock.turn.store(before_now(30_000_000).0, Relaxed);
+        lock.leave(node, locked);
+        assert!(age::<Native>(lock.turn()) < 15_000_000, "the turn is as old as that of the head before");
+        lock.word.load(Relaxed)
+    }
+    assert_eq!(word_after::<NoStealing>(HELD, true), HELD.with(DEMAND).0);
+    assert_eq!(word_after::<NumaPolicy>(HELD.with(DEMAND), false), HELD.0);
 }
 
 /// A lock without stealing that is no longer contended has its fast path again. DEMAND, which each head sets, would take it away.

@@ -292,6 +292,23 @@ fn readers_pass_a_revocation() {
     assert!(!lock.is_locked() && !lock.is_biased());
 }
 
+/// A writer is suspended in its brief hold. The only thread that waits, the head of the underlying lock's queue, ends that.
+#[test]
+fn a_lone_waiter_ends_an_overdue_hold() {
+    for reads in [true, false] {
+        let lock = RowLock::new();
+        lock.lock.write();
+        lock.bias.store(Bias::brief_hold(Native::now(Clock::Monotonic).wrapping_sub(1 << 30)), Relaxed);
+        let in_a_minute = Deadline::after::<Native>(60_000_000_000);
+        let entered = if reads {
+            lock.read_until(in_a_minute).is_some()
+        } else {
+            lock.write_until(in_a_minute).is_some()
+        };
+        assert!(entered, "reads: {reads}");
+    }
+}
+
 /// Every read is counted once, and why it was slow.
 #[test]
 fn reads_and_revocations_are_counted() {

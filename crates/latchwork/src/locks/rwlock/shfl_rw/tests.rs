@@ -1,0 +1,122 @@
+use super::super::RawUpgrade;
+use super::words::{CLAIMED, LAPSED, OFFERED, SHARED};
+use super::*;
+use crate::locks::bits::Bits;
+use crate::locks::mutex::sleepers::{PROMISE_BOUND, age, stamp};
+use crate::machine::{Clock, MICRO};
+use std::thread;
+use std::time::Duration;
+
+type Lock = RawShflRw<Native>;
+
+/// Half a minute, in microseconds.
+const LONG: u32 = 30_000_000;
+
+/// A turn that began so long ago.
+fn long_ago() -> Bits {
+    Bits(stamp::<Native>().0.wrapping_sub(LONG)).only(Bits(u32::MAX >> 6))
+}
+
+/// A lock whose queue has a head that does not run, and whose turn has lasted for [`LONG`].
+struct Beside {
+    lock: Lock,
+    node: &'static QNode<Native>,
+}
+
+impl Beside {
+    fn a_head(word: u32, readers: u32) -> Self {
+        let beside = Beside { lock: Lock::new(), node: Native::acquire_node() };
+        beside.lock.tail.store(beside.node.as_ptr(), Relaxed);
+        beside.lock.turn.store(long_ago().0, Relaxed);
+        beside.lock.word.store(word, Relaxed);
+        beside.lock.readers.store(readers, Relaxed);
+        beside
+    }
+
+    fn word(&self) -> u32 {
+        self.lock.word.load(Relaxed)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // SAFETY: acquired with the lock, and in no other queue.
+        unsafe { Native::release_node(self.node) };
+    }
+}
+
+/// A thread that finds the lock free, and left to the head, offers it to the head: the promise begins then, and not with the turn.
+#[test]
+fn a_promise_begins_when_the_lock_is_found_free() {
+    let beside = Beside::a_head(CLAIMED, 0);
+    let start = Native::now(Clock::Monotonic);
+    let passed = beside.lock.try_write().is_some();
+    assert_eq!((passed, beside.word()), (false, CLAIMED | OFFERED));
+    assert!(age::<Native>(beside.lock.turn()) < LONG / 2, "the promise is as old as the head's turn");
+    let passed = beside.lock.try_read().is_some() || beside.lock.try_write().is_some();
+    let late = Native::now(Clock::Monotonic) - start >= u64::from(PROMISE_BOUND) << MICRO;
+    assert!(late || !passed, "an attempt has passed a head that was promised the lock");
+}
+
+/// After the promise the head counts as suspended, and its claim ends.
+#[test]
+fn a_promise_ends() {
+    let beside = Beside::a_head(CLAIMED | OFFERED, 0);
+    assert!(beside.lock.try_write().is_some());
+    assert_eq!(beside.word(), LAPSED | WRITER);
+    let beside = Beside::a_head(CLAIMED | OFFERED | SHARED, 0);
+    assert!(beside.lock.try_upgradable().is_some());
+    assert_eq!(beside.word(), LAPSED | SHARED);
+}
+
+/// The lock is free for a head only if no thread inside keeps that head out.
+#[test]
+fn a_lock_is_free_for_one_head_and_not_for_another() {
+    let writes = Beside::a_head(CLAIMED, READER);
+    assert!(writes.lock.try_read().is_none());
+    assert_eq!(writes.word(), CLAIMED, "a writer waits for the reader");
+    let upgrades = Beside::a_head(CLAIMED | SHARED, READER);
+    assert!(upgrades.lock.try_upgradable().is_none());
+    assert_eq!(upgrades.word(), CLAIMED | OFFERED | SHARED, "an upgradable reader does not");
+    assert!(upgrades.lock.try_read().is_some());
+}
+
+/// No newcomer queues behind a head that is suspended: nodes would pile up.
+#[test]
+fn no_waiter_queues_behind_a_suspended_head() {
+    let beside = Beside::a_head(LAPSED | WRITER, 0);
+    assert!(beside.lock.read_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert!(beside.lock.write_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert_eq!(beside.lock.tail.load(Relaxed), beside.node.as_ptr());
+}
+
+/// The turn of a first head begins when it queues. It says so that it runs when it was taken for suspended.
+#[test]
+fn a_head_says_when_it_came_and_that_it_runs() {
+    let lock = Lock::new();
+    lock.write();
+    lock.turn.store(long_ago().0, Relaxed);
+    let start = stamp::<Native>();
+    // The head wakes up by itself several times a second.
+    let in_a_minute = |condition: &dyn Fn() -> bool| {
+        (0..60_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            condition()
+        })
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        let queued = in_a_minute(&|| !lock.is_queue_empty());
+        // Half of what a stamp can say.
+        let new = in_a_minute(&|| lock.turn().0.wrapping_sub(start.0) % (1 << 26) < 1 << 25);
+        lock.word.fetch_or(LAPSED, Relaxed);
+        let runs = in_a_minute(&|| !lock.state().is_lapsed());
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        assert_eq!((queued, new, runs), (true, true, true));
+    });
+}
