@@ -51,7 +51,7 @@ pub trait End: Send + Sync + 'static {
 impl<A: End> Cell<A> {
     /// The word goes to another use: all stores of its last one come before this, and those of the next one after it.
     pub fn settled(&self) {
-        self.0.settled();
+        self.atomic.settled();
     }
 }
 

@@ -52,7 +52,7 @@ const TRIAL: u32 = 64;
 pub(crate) const PROMISE_BOUND: u32 = 10_000;
 
 /// The present time, modulo 68 seconds.
-fn stamp<M: Machine>() -> u32 {
+pub(crate) fn stamp<M: Machine>() -> u32 {
     micros::<M>() & TIME
 }
 
@@ -62,6 +62,12 @@ fn stamp<M: Machine>() -> u32 {
 pub(crate) fn age<M: Machine>(turn: Bits) -> u32 {
     let age = micros::<M>().wrapping_sub(turn.0) & TIME;
     if age > TIME - PROMISE_BOUND { 0 } else { age }
+}
+
+/// The word after a turn has begun so many microseconds ago.
+#[cfg(test)]
+pub(crate) fn begun_before<M: Machine>(micros: u32) -> u32 {
+    stamp::<M>().wrapping_sub(micros) & TIME
 }
 
 /// See the [module documentation](self).

@@ -1,3 +1,4 @@
+use super::super::turn::{begun_before, stamp};
 use super::*;
 use crate::machine::{Clock, MICRO};
 use core::sync::atomic::AtomicBool;
@@ -50,17 +51,12 @@ fn a_fair_release_hands_over() {
 }
 
 /// A lock whose queue has a head that does not run, and whose turn began 30 seconds ago.
-fn with_a_late_head(node: &'static QNode<Native>, word: Bits, turn: Bits) -> RawShfl<Native> {
+fn with_a_late_head(node: &'static QNode<Native>, word: u32, turn: u32) -> RawShfl<Native> {
     let lock = RawShfl::new();
     lock.tail.store(node.as_ptr(), Relaxed);
-    lock.turn.store(turn.with(before_now(30_000_000)).0, Relaxed);
-    lock.word.store(word.0, Relaxed);
+    lock.turn.0.store(turn | begun_before::<Native>(30_000_000), Relaxed);
+    lock.word.store(word, Relaxed);
     lock
-}
-
-/// The stamp of the time so many microseconds ago.
-fn before_now(micros: u32) -> Bits {
-    Bits(stamp::<Native>().0.wrapping_sub(micros)).only(Bits(!ASLEEP.with(LAPSED).with(VAIN).0))
 }
 
 /// A release leaves a demanded lock to the head of the queue, for as long as promised from that moment on, and keeps what else `turn`
@@ -69,14 +65,14 @@ fn before_now(micros: u32) -> Bits {
 fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
     let node = Native::acquire_node();
     for other in [ASLEEP, LAPSED] {
-        let lock = with_a_late_head(node, HELD.with(DEMAND), other);
+        let lock = with_a_late_head(node, HELD | DEMAND, other);
         // SAFETY: the lock is held, by no other thread.
         unsafe { lock.unlock(()) };
-        assert_eq!(lock.word.load(Relaxed), DEMAND.0);
-        assert!(lock.turn().has(other));
-        assert!(age::<Native>(lock.turn()) < 15_000_000, "the promise is as old as the head's turn");
+        assert_eq!(lock.word.load(Relaxed), DEMAND);
+        assert!(lock.turn.get().has(other));
+        assert!(age::<Native>(lock.turn.get()) < 15_000_000, "the promise is as old as the head's turn");
     }
-    let lock = with_a_late_head(node, HELD.with(DEMAND), Bits(0));
+    let lock = with_a_late_head(node, HELD | DEMAND, 0);
     lock.tail.store(null_mut(), Relaxed);
     lock.unlock_slow();
     assert_eq!(lock.word.load(Relaxed), 0);
@@ -88,8 +84,8 @@ fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
 #[test]
 fn a_promise_ends() {
     let node = Native::acquire_node();
-    let lock = with_a_late_head(node, DEMAND, Bits(0));
-    assert!(lock.try_lock().is_some() && lock.turn().has(LAPSED));
+    let lock = with_a_late_head(node, DEMAND, 0);
+    assert!(lock.try_lock().is_some() && lock.turn.get().has(LAPSED));
     // SAFETY: acquired above, and in no queue any more.
     unsafe { Native::release_node(node) };
 }
@@ -110,13 +106,13 @@ fn no_waiter_queues_behind_a_suspended_head() {
 fn a_turn_begins_with_its_head() {
     let lock = RawShfl::<Native>::new();
     lock.lock();
-    lock.turn.store(before_now(30_000_000).0, Relaxed);
+    lock.turn.0.store(begun_before::<Native>(30_000_000), Relaxed);
     let start = stamp::<Native>();
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));
         let is_new = (0..60_000).any(|_| {
             thread::sleep(Duration::from_millis(1));
-            lock.turn().0.wrapping_sub(start.0) % (1 << 26) < 1 << 25 // half of what a stamp can say
+            lock.turn.get().0.wrapping_sub(start) % (1 << 26) < 1 << 25 // half of what a stamp can say
         });
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
@@ -132,11 +128,11 @@ fn a_head_that_runs_again_does_not_look_suspended() {
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));
         await_queue(&lock);
-        lock.turn.fetch_or(LAPSED.0, Relaxed);
+        lock.turn.0.fetch_or(LAPSED, Relaxed);
         // The head wakes up by itself several times a second.
         let cleared = (0..60_000).any(|_| {
             thread::sleep(Duration::from_millis(1));
-            !lock.turn().has(LAPSED)
+            !lock.turn.get().has(LAPSED)
         });
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
@@ -160,7 +156,7 @@ fn no_head_looks_suspended_behind_a_holder() {
         // The second waiter wakes up after 10 ms, the head after 1, 5, 21 and 85 ms.
         let lapsed = (0..60).any(|_| {
             thread::sleep(Duration::from_millis(1));
-            lock.turn().has(LAPSED)
+            lock.turn.get().has(LAPSED)
         });
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
@@ -277,18 +273,18 @@ impl Policy for NoStealing {
 /// up. The next head's turn begins.
 #[test]
 fn a_leaving_head_demands_for_the_next_or_takes_back() {
-    fn word_after<P: Policy>(word: Bits, locked: bool) -> u32 {
+    fn word_after<P: Policy>(word: u32, locked: bool) -> u32 {
         let (lock, node) = (RawShfl::<Native, P>::new(), Waiter(Native::acquire_node()));
         node.next().store(null_mut(), Relaxed);
         lock.tail.store(node.as_ptr(), Relaxed);
-        lock.word.store(word.0, Relaxed);
-        lock.turn.store(before_now(30_000_000).0, Relaxed);
+        lock.word.store(word, Relaxed);
+        lock.turn.0.store(begun_before::<Native>(30_000_000), Relaxed);
         lock.leave(node, locked);
-        assert!(age::<Native>(lock.turn()) < 15_000_000, "the turn is as old as that of the head before");
+        assert!(age::<Native>(lock.turn.get()) < 15_000_000, "the turn is as old as that of the head before");
         lock.word.load(Relaxed)
     }
-    assert_eq!(word_after::<NoStealing>(HELD, true), HELD.with(DEMAND).0);
-    assert_eq!(word_after::<NumaPolicy>(HELD.with(DEMAND), false), HELD.0);
+    assert_eq!(word_after::<NoStealing>(HELD, true), HELD | DEMAND);
+    assert_eq!(word_after::<NumaPolicy>(HELD | DEMAND, false), HELD);
 }
 
 /// A lock without stealing that is no longer contended has its fast path again. DEMAND, which each head sets, would take it away.

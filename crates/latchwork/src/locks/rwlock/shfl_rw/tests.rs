@@ -1,8 +1,7 @@
 use super::super::RawUpgrade;
 use super::words::{CLAIMED, LAPSED, OFFERED, SHARED};
 use super::*;
-use crate::locks::bits::Bits;
-use crate::locks::mutex::sleepers::{PROMISE_BOUND, age, stamp};
+use crate::locks::mutex::turn::{PROMISE_BOUND, age, begun_before, stamp};
 use crate::machine::{Clock, MICRO};
 use std::thread;
 use std::time::Duration;
@@ -11,11 +10,6 @@ type Lock = RawShflRw<Native>;
 
 /// Half a minute, in microseconds.
 const LONG: u32 = 30_000_000;
-
-/// A turn that began so long ago.
-fn long_ago() -> Bits {
-    Bits(stamp::<Native>().0.wrapping_sub(LONG)).only(Bits(u32::MAX >> 6))
-}
 
 /// A lock whose queue has a head that does not run, and whose turn has lasted for [`LONG`].
 struct Beside {
@@ -27,7 +21,7 @@ impl Beside {
     fn a_head(word: u32, readers: u32) -> Self {
         let beside = Beside { lock: Lock::new(), node: Native::acquire_node() };
         beside.lock.tail.store(beside.node.as_ptr(), Relaxed);
-        beside.lock.turn.store(long_ago().0, Relaxed);
+        beside.lock.turn.0.store(begun_before::<Native>(LONG), Relaxed);
         beside.lock.word.store(word, Relaxed);
         beside.lock.readers.store(readers, Relaxed);
         beside
@@ -52,7 +46,7 @@ fn a_promise_begins_when_the_lock_is_found_free() {
     let start = Native::now(Clock::Monotonic);
     let passed = beside.lock.try_write().is_some();
     assert_eq!((passed, beside.word()), (false, CLAIMED | OFFERED));
-    assert!(age::<Native>(beside.lock.turn()) < LONG / 2, "the promise is as old as the head's turn");
+    assert!(age::<Native>(beside.lock.turn.get()) < LONG / 2, "the promise is as old as the head's turn");
     let passed = beside.lock.try_read().is_some() || beside.lock.try_write().is_some();
     let late = Native::now(Clock::Monotonic) - start >= u64::from(PROMISE_BOUND) << MICRO;
     assert!(late || !passed, "an attempt has passed a head that was promised the lock");
@@ -95,7 +89,7 @@ fn no_waiter_queues_behind_a_suspended_head() {
 fn a_head_says_when_it_came_and_that_it_runs() {
     let lock = Lock::new();
     lock.write();
-    lock.turn.store(long_ago().0, Relaxed);
+    lock.turn.0.store(begun_before::<Native>(LONG), Relaxed);
     let start = stamp::<Native>();
     // The head wakes up by itself several times a second.
     let in_a_minute = |condition: &dyn Fn() -> bool| {
@@ -112,9 +106,9 @@ fn a_head_says_when_it_came_and_that_it_runs() {
         });
         let queued = in_a_minute(&|| !lock.is_queue_empty());
         // Half of what a stamp can say.
-        let new = in_a_minute(&|| lock.turn().0.wrapping_sub(start.0) % (1 << 26) < 1 << 25);
+        let new = in_a_minute(&|| lock.turn.get().0.wrapping_sub(start) % (1 << 26) < 1 << 25);
         lock.word.fetch_or(LAPSED, Relaxed);
-        let runs = in_a_minute(&|| !lock.state().is_lapsed());
+        let runs = in_a_minute(&|| !lock.state().has(LAPSED));
         // SAFETY: acquired above.
         unsafe { lock.unlock_write(()) };
         assert_eq!((queued, new, runs), (true, true, true));
