@@ -113,6 +113,7 @@ fn a_section_protects_in_the_child(
     in_child: fn(&Domain<Native, Interrupted>),
 ) {
     let domain = &Domain::<Native, Interrupted>::new_in();
+    domain.never_soon(); // or `defer` may take the ticket
     let reclaimed = Arc::new(AtomicBool::new(false));
     let (inside, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let guard = SectionGuard::<Native, Interrupted>::new(record::own::<Native>());
