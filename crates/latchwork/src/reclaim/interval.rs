@@ -459,10 +459,11 @@ mod tests {
     use super::*;
     use crate::machine::{Clock, Machine};
 
-    /// What a stalled section keeps is looked at when half as much has come in, and says how old it is.
+    /// What a stalled section keeps is looked at when half as much has come in, and says how old it is. (Looks are other ones if the
+    /// thread is stopped for a millisecond, and its list counts as left alone.)
     #[test]
     fn looks_come_further_apart_the_more_is_kept() {
-        assert!(in_a_child(|| {
+        let attempt = || {
             let domain = IntervalDomain::<Native>::new();
             domain.set_limit(Limit { objects: 0, bytes: 0 });
             domain.backlog.never_soon();
@@ -482,6 +483,7 @@ mod tests {
                 && garbage.objects == 20 * 16
                 && garbage.oldest_nanos >= least
                 && domain.backlog.is_clean()
-        }));
+        };
+        assert!(in_a_child(|| (0..100).any(|_| attempt())));
     }
 }
