@@ -170,6 +170,7 @@ const LISTED: &[(&str, &str)] = &[
         "reader new_in is_inside synchronize synchronize_expedited start_poll poll stall set_stall_nanos \
          set_at_limit on_stall set_limit throttle collect barrier serve is_clean garbage is_reclaiming",
     ),
+    ("reclaim/due.rs", "native has_come reclaim"),
     ("reclaim/epoch.rs", "enter"),
     ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
     ("reclaim/hazard.rs", "clear bound is_clean"),

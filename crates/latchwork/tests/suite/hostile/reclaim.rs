@@ -225,6 +225,9 @@ pub fn too_many_while_offline() {
 }
 
 pub fn cells() {
+    let soon = latchwork::reclaim::due::Soon::native();
+    soon.reclaim(|| soon.reclaim(|| _ = soon.has_come()));
+    assert!(refused(|| soon.reclaim(|| panic!("work that panics"))));
     // Values that replace, update and read their own cell while they are made, read and dropped.
     static CELL: std::sync::OnceLock<Rcu<Nosy>> = std::sync::OnceLock::new();
     struct Nosy(Vec<u8>);
