@@ -4,6 +4,7 @@
 //! not once for each test and each lock.
 
 use std::thread;
+use std::time::Duration;
 
 /// What a thread of a test does.
 pub(super) type Body<'a, R> = &'a (dyn Fn() -> R + Sync);
@@ -15,4 +16,12 @@ pub(super) fn in_threads(threads: u32, body: &(dyn Fn(u32) + Sync)) {
             scope.spawn(move || body(number));
         }
     });
+}
+
+/// Whether `condition` holds within a minute. It is asked every millisecond.
+pub(super) fn in_a_minute(condition: impl Fn() -> bool) -> bool {
+    (0..60_000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        condition()
+    })
 }

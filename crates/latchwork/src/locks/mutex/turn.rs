@@ -90,6 +90,12 @@ impl<M: Machine> Turn<M> {
         self.0.store(stamp::<M>() | self.0.load(Relaxed) & COUNT, Relaxed);
     }
 
+    /// Whether it began at `start` or later: in half of what the word can say.
+    #[cfg(test)]
+    pub fn has_begun_since(&self, start: u32) -> bool {
+        self.get().0.wrapping_sub(start) & TIME <= TIME / 2
+    }
+
     /// The lock is free from now on, and left to the head.
     pub fn restamp(&self) {
         let turn = self.get();

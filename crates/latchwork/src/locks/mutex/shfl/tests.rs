@@ -1,5 +1,6 @@
 use super::super::turn::{begun_before, stamp};
 use super::*;
+use crate::locks::tests::in_a_minute;
 use crate::machine::{Clock, MICRO};
 use core::sync::atomic::AtomicBool;
 use std::thread;
@@ -110,10 +111,7 @@ fn a_turn_begins_with_its_head() {
     let start = stamp::<Native>();
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));
-        let is_new = (0..60_000).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            lock.turn.get().0.wrapping_sub(start) % (1 << 26) < 1 << 25 // half of what a stamp can say
-        });
+        let is_new = in_a_minute(|| lock.turn.has_begun_since(start));
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
         assert!(is_new, "the turn of the head began before it came");
@@ -130,10 +128,7 @@ fn a_head_that_runs_again_does_not_look_suspended() {
         await_queue(&lock);
         lock.turn.0.fetch_or(LAPSED, Relaxed);
         // The head wakes up by itself several times a second.
-        let cleared = (0..60_000).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            !lock.turn.get().has(LAPSED)
-        });
+        let cleared = in_a_minute(|| !lock.turn.get().has(LAPSED));
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
         assert!(cleared, "the head is awake");
@@ -189,10 +184,7 @@ fn a_waiter_queues_where_lapsed_has_stayed_behind() {
     lock.lock();
     thread::scope(|scope| {
         scope.spawn(|| once(&lock));
-        let queued = (0..60_000).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            !lock.tail.load(Relaxed).is_null()
-        });
+        let queued = in_a_minute(|| !lock.tail.load(Relaxed).is_null());
         // SAFETY: from the acquisition above.
         unsafe { lock.unlock(()) };
         assert!(queued, "the waiter never queued");

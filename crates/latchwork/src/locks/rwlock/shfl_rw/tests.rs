@@ -2,9 +2,9 @@ use super::super::RawUpgrade;
 use super::words::{CLAIMED, LAPSED, OFFERED, SHARED};
 use super::*;
 use crate::locks::mutex::turn::{PROMISE_BOUND, age, begun_before, stamp};
+use crate::locks::tests::in_a_minute;
 use crate::machine::{Clock, MICRO};
 use std::thread;
-use std::time::Duration;
 
 type Lock = RawShflRw<Native>;
 
@@ -91,24 +91,17 @@ fn a_head_says_when_it_came_and_that_it_runs() {
     lock.write();
     lock.turn.0.store(begun_before::<Native>(LONG), Relaxed);
     let start = stamp::<Native>();
-    // The head wakes up by itself several times a second.
-    let in_a_minute = |condition: &dyn Fn() -> bool| {
-        (0..60_000).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            condition()
-        })
-    };
     thread::scope(|scope| {
         scope.spawn(|| {
             lock.write();
             // SAFETY: acquired above.
             unsafe { lock.unlock_write(()) };
         });
-        let queued = in_a_minute(&|| !lock.is_queue_empty());
-        // Half of what a stamp can say.
-        let new = in_a_minute(&|| lock.turn.get().0.wrapping_sub(start) % (1 << 26) < 1 << 25);
+        let queued = in_a_minute(|| !lock.is_queue_empty());
+        let new = in_a_minute(|| lock.turn.has_begun_since(start));
+        // The head wakes up by itself several times a second.
         lock.word.fetch_or(LAPSED, Relaxed);
-        let runs = in_a_minute(&|| !lock.state().has(LAPSED));
+        let runs = in_a_minute(|| !lock.state().has(LAPSED));
         // SAFETY: acquired above.
         unsafe { lock.unlock_write(()) };
         assert_eq!((queued, new, runs), (true, true, true));
