@@ -30,6 +30,14 @@ pub struct RwBench {
     own: bool,
 }
 
+/// Where the word lies by which a run is checked.
+pub(super) const WORD: Parameter = Parameter {
+    name: "word",
+    default: "lock",
+    values: Values::Word(&["lock", "own"]),
+    help: "line of the word by which a run is checked: the lock's, or one of its own",
+};
+
 impl Workload for RwBench {
     const INFO: Info = Info {
         name: "rwbench",
@@ -57,12 +65,7 @@ impl Workload for RwBench {
                 values: Values::Count(0, 1_000_000),
                 help: "average steps without it",
             },
-            Parameter {
-                name: "word",
-                default: "lock",
-                values: Values::Word(&["lock", "own"]),
-                help: "line of the word by which a run is checked: the lock's, or one of its own",
-            },
+            WORD,
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,

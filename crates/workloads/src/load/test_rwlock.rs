@@ -8,6 +8,7 @@
 //!
 //! The number of threads is T, as in the paper: the writer comes on top.
 
+use super::rwbench::WORD;
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Measured};
@@ -48,12 +49,7 @@ impl Workload for TestRwLock {
                 values: Values::Count(0, 1_000_000),
                 help: "units between two writes (-d)",
             },
-            Parameter {
-                name: "word",
-                default: "lock",
-                values: Values::Word(&["lock", "own"]),
-                help: "line of the word by which a run is checked: the lock's, or one of its own",
-            },
+            WORD,
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads + 1,
