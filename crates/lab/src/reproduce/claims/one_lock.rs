@@ -10,18 +10,14 @@ use super::super::rule::{Bound, Check, Figure, Value};
 use super::Claim;
 use std::collections::HashMap;
 
-/// A figure of the one lock.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key(String);
-
 /// What a rule demands: the logarithm of the first figure is at most that of the second plus the third.
 type Demand = (usize, usize, f64);
 
 /// The demands of a rule on the figures of the one lock.
 struct World<'a> {
     experiments: &'a [Experiment],
-    /// 0 is the number 1.
-    keys: HashMap<Key, usize>,
+    /// The figures of the one lock, by name. 0 is the number 1.
+    keys: HashMap<String, usize>,
     demands: Vec<Demand>,
     /// A part that compares a figure with itself, and misses.
     impossible: bool,
@@ -92,7 +88,7 @@ impl World<'_> {
             Figure::Agreement => ("agreement".into(), 1.0),
         };
         let next = self.keys.len() + 1;
-        (*self.keys.entry(Key(format!("{what} {point}"))).or_insert(next), factor)
+        (*self.keys.entry(format!("{what} {point}")).or_insert(next), factor)
     }
 
     fn demand(&mut self, check: &Check) {
