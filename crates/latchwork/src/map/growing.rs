@@ -436,7 +436,13 @@ where
     #[allow(clippy::manual_hash_one)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        key.hash(&mut hasher);
+        // Each loop runs once, and is gone from the machine code. They are for LLVM's inliner, which takes a call in two loops
+        // for a frequent one and allows it 525 units of code, in place of 325. `DefaultHasher::write` has 410 for an integer.
+        for _ in 0..1 {
+            for _ in 0..1 {
+                key.hash(&mut hasher);
+            }
+        }
         hasher.finish()
     }
 
