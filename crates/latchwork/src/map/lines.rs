@@ -20,9 +20,8 @@
 //! Size: 64 bytes for each bucket, and 8 for its share of the spare lines.
 
 use super::array::Array;
+use super::tags::{Marks, tag};
 use crate::machine::{Machine, Word};
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -31,13 +30,6 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub const SLOTS: usize = 12;
 /// Buckets that share a spare line.
 const SHARE: usize = 8;
-
-/// The lowest bit of each byte.
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-const ONES: u64 = u64::from_ne_bytes([1; 8]);
-/// The highest bit of each byte that is a tag, in each of a line's two words. A full slot has it set.
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-const FULL: [u64; 2] = [ONES << 7, (ONES << 7) & 0xffff_ffff];
 
 /// A line: a bucket, or a part of one.
 #[repr(C, align(64))]
@@ -90,100 +82,6 @@ pub struct Vacancy<'a, M: Machine> {
     line: &'a Line<M>,
     slot: usize,
     hash: u64,
-}
-
-/// The tag of a hash: the highest bits, because the lowest ones choose the bucket.
-#[inline(always)]
-fn tag(hash: u64) -> u64 {
-    hash >> 57 | 0x80
-}
-
-/// Slots of a line: a bit for each.
-#[derive(Copy, Clone)]
-struct Marks(u64);
-
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-impl Marks {
-    /// The slots that have a tag.
-    #[inline(always)]
-    fn full(words: [u64; 2]) -> Self {
-        // SAFETY: the target has SSE2.
-        let highest = unsafe { _mm_movemask_epi8(_mm_set_epi64x(words[1] as i64, words[0] as i64)) };
-        Marks(highest as u64 & Self::ALL)
-    }
-
-    /// The slots that have this tag.
-    #[inline(always)]
-    fn same(words: [u64; 2], tag: u64) -> Self {
-        // SAFETY: the target has SSE2.
-        let same = unsafe {
-            let words = _mm_set_epi64x(words[1] as i64, words[0] as i64);
-            _mm_movemask_epi8(_mm_cmpeq_epi8(words, _mm_set1_epi8(tag as i8)))
-        };
-        Marks(same as u64 & Self::ALL)
-    }
-
-    const ALL: u64 = (1 << SLOTS) - 1;
-
-    /// The slot that a bit stands for.
-    #[inline(always)]
-    fn slot(bit: usize) -> usize {
-        bit
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-impl Marks {
-    /// The slots of which the highest bit of the byte is set in these words.
-    #[inline(always)]
-    fn new([first, second]: [u64; 2]) -> Self {
-        // Four bits further on for each slot of the first word, and in between those of the second.
-        Marks(first >> 7 | second >> 3)
-    }
-
-    /// The slots that have a tag.
-    #[inline(always)]
-    fn full(words: [u64; 2]) -> Self {
-        Self::new([words[0] & FULL[0], words[1] & FULL[1]])
-    }
-
-    /// The slots that have this tag, and sometimes one whose tag differs in the lowest bit.
-    #[inline(always)]
-    fn same(words: [u64; 2], tag: u64) -> Self {
-        Self::new([0, 1].map(|at| {
-            let differences = words[at] ^ (tag * ONES);
-            // The bytes that are 0; and sometimes one that is 1, whose slot is full as well.
-            differences.wrapping_sub(ONES) & !differences & FULL[at]
-        }))
-    }
-
-    const ALL: u64 = FULL[0] >> 7 | FULL[1] >> 3;
-
-    /// The slot that a bit stands for.
-    #[inline(always)]
-    fn slot(bit: usize) -> usize {
-        bit / 8 + (bit & 4) * 2
-    }
-}
-
-impl Marks {
-    /// The other slots.
-    #[inline(always)]
-    fn others(self) -> Self {
-        Marks(self.0 ^ Self::ALL)
-    }
-}
-
-impl Iterator for Marks {
-    type Item = usize;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<usize> {
-        let bit = self.0.trailing_zeros() as usize;
-        let there = self.0 != 0;
-        self.0 &= self.0.wrapping_sub(1);
-        there.then_some(Self::slot(bit))
-    }
 }
 
 impl<M: Machine> Line<M> {
@@ -313,7 +211,7 @@ impl<'a, M: Machine> Lines<'a, M> {
         let (mut line, tag) = (self.bucket(hash), tag(hash));
         loop {
             let words = line.words();
-            for slot in Marks::same(words, tag) {
+            for slot in <Marks>::same(words, tag) {
                 let element = line.element(slot);
                 if wanted(element) {
                     return Some(Place { line, slot, element });
@@ -341,7 +239,7 @@ impl<'a, M: Machine> Lines<'a, M> {
             // SAFETY: `at` is below the number of lines, as was checked.
             let line = unsafe { self.line(at) };
             let words = line.words();
-            Marks::full(words).map(|slot| Place { line, slot, element: line.element(slot) })
+            <Marks>::full(words).map(|slot| Place { line, slot, element: line.element(slot) })
         })
     }
 
@@ -352,7 +250,7 @@ impl<'a, M: Machine> Lines<'a, M> {
         let first = unsafe { self.line(bucket) };
         core::iter::successors(Some(first), move |line| self.next(line.words())).flat_map(|line| {
             let words = line.words();
-            Marks::full(words).map(|slot| line.element(slot))
+            <Marks>::full(words).map(|slot| line.element(slot))
         })
     }
 
@@ -363,7 +261,7 @@ impl<'a, M: Machine> Lines<'a, M> {
         let mut line = self.bucket(hash);
         loop {
             let words = line.words();
-            if let Some(slot) = Marks::full(words).others().next() {
+            if let Some(slot) = <Marks>::empty(words).next() {
                 return Some(Vacancy { line, slot, hash });
             }
             line = match self.next(words) {
