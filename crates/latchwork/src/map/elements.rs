@@ -292,6 +292,8 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
     /// The number is in use, or was: it came from [`put`](Elements::put).
     #[inline(always)]
     pub unsafe fn at(&self, number: u32) -> *mut T {
+        // SAFETY: `refill` gives out no number so large. (So the compiler need not ask whether the sum in `locate` is 0.)
+        unsafe { core::hint::assert_unchecked(number < u32::MAX - RUN) };
         let (chunk, at) = locate(number);
         // SAFETY: `put` gives out numbers below the end of the last chunk. Relaxed: the thread that put the element has
         // seen the chunk, and published the number after that.

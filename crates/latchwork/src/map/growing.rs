@@ -63,6 +63,8 @@ const BATCHES: u32 = 64;
 struct Outgrown<M: Machine> {
     header: Header,
     word: *mut Line<M>,
+    /// The next of those that are to be retired.
+    next: *mut Outgrown<M>,
 }
 
 // SAFETY: they are freed by one thread, and no other thread uses them then.
@@ -145,23 +147,41 @@ where
 {
     table: &'m Growing<L, K, V, S>,
     held: ManuallyDrop<Held<'m, L, Node<K, V>>>,
+    /// The buckets of the key's shard.
+    lines: Lines<'m, L::Machine>,
     hash: u64,
     /// The element, and where it is.
     found: Found<'m, L::Machine, K, V>,
     garbage: Garbage<L, Node<K, V>>,
 }
 
-/// What is to be retired after the lock has been released, because that may drop other keys and values.
+/// What is to be retired after the lock has been released, because that may drop other keys and values. Two words that are
+/// passed by value: so an update that has no garbage keeps them in registers.
 struct Garbage<L: RawMutex, T: Send + Sync + 'static> {
     /// A chain of full batches.
     batches: *mut Batch<L, T>,
-    /// Buckets that have been replaced.
-    lines: Vec<Lines<'static, L::Machine>>,
+    /// A chain of buckets that have been replaced.
+    outgrown: *mut Outgrown<L::Machine>,
+}
+
+impl<L: RawMutex, T: Send + Sync + 'static> Copy for Garbage<L, T> {}
+impl<L: RawMutex, T: Send + Sync + 'static> Clone for Garbage<L, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
 impl<L: RawMutex, T: Send + Sync + 'static> Garbage<L, T> {
-    fn new() -> Self {
-        Garbage { batches: core::ptr::null_mut(), lines: Vec::new() }
+    /// These buckets, or none if the pointer is null.
+    #[inline(always)]
+    fn new(outgrown: *mut Outgrown<L::Machine>) -> Self {
+        Garbage { batches: core::ptr::null_mut(), outgrown }
+    }
+
+    #[inline(always)]
+    fn is_empty(self) -> bool {
+        self.batches.is_null() && self.outgrown.is_null()
     }
 
     /// Adds a batch, unless it is null.
@@ -173,14 +193,30 @@ impl<L: RawMutex, T: Send + Sync + 'static> Garbage<L, T> {
         }
     }
 
+    /// Adds buckets.
+    fn add_outgrown(&mut self, outgrown: *mut Outgrown<L::Machine>) {
+        // SAFETY: replaced buckets are this thread's alone until they are retired.
+        unsafe { (*outgrown).next = self.outgrown };
+        self.outgrown = outgrown;
+    }
+
     /// Takes a batch.
-    #[inline(always)]
     fn next_batch(&mut self) -> Option<*mut Batch<L, T>> {
         let batch = self.batches;
         (!batch.is_null()).then(|| {
             // SAFETY: a full batch is this thread's alone until it is retired.
             self.batches = unsafe { Batch::unchain(batch) };
             batch
+        })
+    }
+
+    /// Takes replaced buckets.
+    fn next_outgrown(&mut self) -> Option<*mut Outgrown<L::Machine>> {
+        let outgrown = self.outgrown;
+        (!outgrown.is_null()).then(|| {
+            // SAFETY: replaced buckets are this thread's alone until they are retired.
+            self.outgrown = unsafe { (*outgrown).next };
+            outgrown
         })
     }
 }
@@ -310,10 +346,17 @@ where
 
     /// Retires what has been removed. The caller holds no lock.
     #[inline(always)]
-    fn retire(&self, garbage: &mut Garbage<L, Node<K, V>>) {
-        match garbage.next_batch() {
-            None if garbage.lines.is_empty() => (),
-            Some(only) if garbage.batches.is_null() && garbage.lines.is_empty() => self.retire_batch(only),
+    fn retire(&self, garbage: Garbage<L, Node<K, V>>) {
+        if !garbage.is_empty() {
+            self.retire_some(garbage);
+        }
+    }
+
+    #[inline(never)]
+    fn retire_some(&self, mut garbage: Garbage<L, Node<K, V>>) {
+        let first = garbage.next_batch();
+        match first {
+            Some(only) if garbage.is_empty() => self.retire_batch(only),
             first => {
                 garbage.add(first.unwrap_or(core::ptr::null_mut()));
                 self.retire_all(garbage);
@@ -321,7 +364,6 @@ where
         }
     }
 
-    #[inline(never)]
     fn retire_batch(&self, batch: *mut Batch<L, Node<K, V>>) {
         let every = if needs_drop::<Node<K, V>>() { u32::MAX } else { BATCHES };
         // SAFETY: the elements have left their slots; readers protect elements with sections of RCU.
@@ -330,11 +372,11 @@ where
 
     #[cold]
     #[inline(never)]
-    fn retire_all(&self, garbage: &mut Garbage<L, Node<K, V>>) {
+    fn retire_all(&self, garbage: Garbage<L, Node<K, V>>) {
         /// What is left if a destructor panics that one of the first has run: it is retired, and reclaimed later.
         struct Rest<'a, L: RawMutex<Machine: Records>, T: Send + Sync + 'static>(
             &'a RcuDomain<L::Machine>,
-            &'a mut Garbage<L, T>,
+            Garbage<L, T>,
         );
         impl<L: RawMutex<Machine: Records>, T: Send + Sync + 'static> Drop for Rest<'_, L, T> {
             fn drop(&mut self) {
@@ -342,20 +384,21 @@ where
                     // SAFETY: as in `retire_batch`.
                     unsafe { self.0.retire_for_later(batch) };
                 }
-                while let Some(lines) = self.1.lines.pop() {
+                while let Some(outgrown) = self.1.next_outgrown() {
                     // SAFETY: the buckets have been replaced, so sections that begin now find others.
-                    unsafe { self.0.retire_for_later(Box::into_raw(Outgrown::new(lines))) };
+                    unsafe { self.0.retire_for_later(outgrown) };
                 }
             }
         }
-        let rest = Rest(self.domain, garbage);
+        let mut rest = Rest(self.domain, garbage);
         while let Some(batch) = rest.1.next_batch() {
             self.retire_batch(batch);
         }
-        while let Some(lines) = rest.1.lines.pop() {
-            let bytes = lines.lines() * size_of::<Line<L::Machine>>();
+        while let Some(outgrown) = rest.1.next_outgrown() {
+            // SAFETY: the buckets are this thread's until they are retired.
+            let lines = unsafe { Lines::<L::Machine>::from_word((*outgrown).word) }.lines();
             // SAFETY: as in `Rest`.
-            unsafe { self.domain.retire_sized(Box::into_raw(Outgrown::new(lines)), bytes) };
+            unsafe { self.domain.retire_sized(outgrown, lines * size_of::<Line<L::Machine>>()) };
         }
         core::mem::forget(rest);
     }
@@ -370,15 +413,14 @@ where
             let new = Lines::make(held.lines().buckets(), held.lines().depth());
             let old = self.shards.replace(&mut held, new, 0);
             held.set_count(0);
-            let mut garbage = Garbage::new();
-            garbage.lines.push(old);
+            let mut garbage = Garbage::new(Outgrown::new(old));
             let removed = old.elements();
             // SAFETY: the elements were in slots, and no thread finds them in the new buckets. This thread holds the lock.
             unsafe {
                 self.elements().remove_all(&mut held.own().numbers, removed, |batch| garbage.add(batch))
             };
             drop(held);
-            self.retire(&mut garbage);
+            self.retire(garbage);
         });
     }
 
@@ -402,8 +444,9 @@ where
 }
 
 impl<M: Machine> Outgrown<M> {
-    fn new(lines: Lines<'_, M>) -> Box<Self> {
-        Box::new(Outgrown { header: Header::new(), word: lines.into_word() })
+    fn new(lines: Lines<'_, M>) -> *mut Self {
+        let (header, word) = (Header::new(), lines.into_word());
+        Box::into_raw(Box::new(Outgrown { header, word, next: core::ptr::null_mut() }))
     }
 }
 
@@ -436,7 +479,13 @@ where
     #[allow(clippy::manual_hash_one)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        key.hash(&mut hasher);
+        // Each loop runs once, and is gone from the machine code. They are for LLVM's inliner, which takes a call in two loops
+        // for a frequent one and allows it 525 units of code, in place of 325. `DefaultHasher::write` has 410 for an integer.
+        for _ in 0..1 {
+            for _ in 0..1 {
+                key.hash(&mut hasher);
+            }
+        }
         hasher.finish()
     }
 
@@ -459,21 +508,25 @@ where
     }
 
     /// Locks the shard of a key, and looks the key up. Waits for the other updates of the shard. Until the slot is dropped,
-    /// the calling thread must not update the table.
-    #[inline]
+    /// the calling thread must not update the table. Always inlined, because then an update has the slot in registers.
+    #[inline(always)]
     pub fn lock<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Slot<'_, L, K, V, S> {
         let hash = self.hash(key);
         let mut held = self.shards.lock(hash);
-        let mut garbage = Garbage::new();
+        let mut garbage = Garbage::new(core::ptr::null_mut());
         if held.is_hot() {
-            self.split_hot(&mut held, hash, &mut garbage);
+            // SAFETY: `held` is not used meanwhile.
+            garbage = Garbage::new(self.split_hot(&mut *unsafe { held.copy() }, hash));
         }
-        let mut slot = Slot { table: self, held: ManuallyDrop::new(held), hash, found: None, garbage };
+        // SAFETY: the slot holds the lock, and finds the buckets anew when it has replaced them.
+        let lines = unsafe { held.lines_now() };
+        let mut slot = Slot { table: self, held: ManuallyDrop::new(held), lines, hash, found: None, garbage };
         let mut found = None;
-        let place = slot.lines().find(hash, |number| {
+        let place = lines.find(hash, |number| {
             // SAFETY: the number was found in a slot under the lock.
             let node = unsafe { self.elements().at(number) };
-            found = NonNull::new(node);
+            // SAFETY: elements are in allocated memory.
+            found = Some(unsafe { NonNull::new_unchecked(node) });
             // SAFETY: the element is retired by a thread that holds the lock.
             key.equivalent(unsafe { &(*node).key })
         });
@@ -481,25 +534,28 @@ where
         slot
     }
 
+    /// Splits a shard at whose lock threads meet, if it may be split. Returns the buckets that have been replaced, or null.
     #[cold]
     #[inline(never)]
-    fn split_hot(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64, garbage: &mut Garbage<L, Node<K, V>>) {
+    fn split_hot(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64) -> *mut Outgrown<L::Machine> {
         held.cool();
         let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
         if depth < self.shards.deepest() {
-            self.split(held, hash, (buckets / 2).max(1), garbage);
+            self.split(held, hash, (buckets / 2).max(1))
+        } else {
+            core::ptr::null_mut()
         }
     }
 
-    /// Makes room for more elements in a shard.
+    /// Makes room for more elements in a shard. Returns the buckets that have been replaced.
     #[cold]
     #[inline(never)]
-    fn grow(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64, garbage: &mut Garbage<L, Node<K, V>>) {
+    fn grow(&self, held: &mut Held<'_, L, Node<K, V>>, hash: u64) -> *mut Outgrown<L::Machine> {
         let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
         if buckets >= LARGE && depth < self.shards.deepest() {
-            self.split(held, hash, buckets, garbage);
+            self.split(held, hash, buckets)
         } else {
-            self.resize(held, buckets * 2, garbage);
+            self.resize(held, buckets * 2)
         }
     }
 
@@ -508,13 +564,8 @@ where
         self.hash(unsafe { &(*self.elements().at(number)).key })
     }
 
-    /// Gives a shard other buckets, at least `buckets` of them, with the same elements.
-    fn resize(
-        &self,
-        held: &mut Held<'_, L, Node<K, V>>,
-        mut buckets: usize,
-        garbage: &mut Garbage<L, Node<K, V>>,
-    ) {
+    /// Gives a shard other buckets, at least `buckets` of them, with the same elements. Returns those before.
+    fn resize(&self, held: &mut Held<'_, L, Node<K, V>>, mut buckets: usize) -> *mut Outgrown<L::Machine> {
         let old = held.lines();
         let (new, spare) = loop {
             let (new, mut spare) = (New(Lines::make(buckets, old.depth())), 0);
@@ -524,17 +575,17 @@ where
             }
             buckets *= 2;
         };
-        garbage.lines.push(self.shards.replace(held, new, spare));
+        Outgrown::new(self.shards.replace(held, new, spare))
     }
 
     /// Splits a shard in two, with at least `buckets` buckets each. The shard that is held keeps the half with `hash`.
+    /// Returns the buckets before.
     fn split(
         &self,
         held: &mut Held<'_, L, Node<K, V>>,
         hash: u64,
         buckets: usize,
-        garbage: &mut Garbage<L, Node<K, V>>,
-    ) {
+    ) -> *mut Outgrown<L::Machine> {
         let old = held.lines();
         let mut sizes = [buckets; 2];
         let halves = loop {
@@ -555,7 +606,7 @@ where
                 });
             }
         };
-        garbage.lines.push(self.shards.split(held, hash, halves));
+        Outgrown::new(self.shards.split(held, hash, halves))
     }
 
     /// Makes room for `capacity` elements, if they spread evenly. With `shrink`, for no more than that.
@@ -566,35 +617,34 @@ where
     pub fn fit(&self, capacity: usize, shrink: bool) {
         Self::check(capacity);
         self.shards.each(|mut held| {
-            let mut garbage = Garbage::new();
+            let mut garbage = Garbage::new(core::ptr::null_mut());
             let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
             let share = capacity.div_ceil(1 << depth).max(held.count());
             let wanted = share.div_ceil(FILL).next_power_of_two();
             if wanted > buckets || (shrink && wanted < buckets) {
-                self.resize(&mut held, wanted, &mut garbage);
+                garbage = Garbage::new(self.resize(&mut held, wanted));
             }
             drop(held);
-            self.retire(&mut garbage);
+            self.retire(garbage);
         });
     }
 
     /// Splits the shard of a key in two, if it may be split. The shard keeps the half of the key.
     pub fn split_of<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
         let mut slot = self.lock(key);
-        let (hash, Slot { held, garbage, .. }) = (slot.hash, &mut slot);
-        // (The place of the key's element was in the buckets before the split.)
-        self.split_hot(held, hash, garbage);
-        slot.found = None;
+        let outgrown = self.split_hot(&mut slot.held, slot.hash);
+        if !outgrown.is_null() {
+            slot.replaced(outgrown);
+        }
     }
 
     /// Splits every shard in two that may be split.
     pub fn split_all(&self) {
         self.shards.each(|mut held| {
-            let mut garbage = Garbage::new();
             let hash = held.prefix();
-            self.split_hot(&mut held, hash, &mut garbage);
+            let garbage = Garbage::new(self.split_hot(&mut held, hash));
             drop(held);
-            self.retire(&mut garbage);
+            self.retire(garbage);
         });
     }
 
@@ -636,11 +686,13 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// The buckets of the key's shard.
-    #[inline(always)]
-    fn lines(&self) -> Lines<'m, L::Machine> {
-        // SAFETY: the slot holds the lock, and forgets the place when it replaces the buckets.
-        unsafe { self.held.lines_now() }
+    /// The shard has other buckets now than these.
+    fn replaced(&mut self, outgrown: *mut Outgrown<L::Machine>) {
+        self.garbage.add_outgrown(outgrown);
+        // (The place of the key's element was in the buckets before.)
+        self.found = None;
+        // SAFETY: the slot holds the lock.
+        self.lines = unsafe { self.held.lines_now() };
     }
 
     /// The element with the key.
@@ -717,13 +769,15 @@ where
             }
             None => {
                 let (vacancy, count) = loop {
-                    let (lines, count) = (self.lines(), self.held.count());
+                    let (lines, count) = (self.lines, self.held.count());
                     if count < lines.buckets() * FILL
                         && let Some(vacancy) = lines.vacancy(self.hash, &mut self.held.own().spare)
                     {
                         break (vacancy, count);
                     }
-                    self.table.grow(&mut self.held, self.hash, &mut self.garbage);
+                    // SAFETY: `held` is not used meanwhile.
+                    let outgrown = self.table.grow(&mut *unsafe { self.held.copy() }, self.hash);
+                    self.replaced(outgrown);
                 };
                 let number = elements.put(&mut self.held.own().numbers, node);
                 self.held.set_count(count + 1);
@@ -746,7 +800,7 @@ where
     fn drop(&mut self) {
         // SAFETY: it is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.held) };
-        self.table.retire(&mut self.garbage);
+        self.table.retire(self.garbage);
     }
 }
 

@@ -20,6 +20,7 @@
 //! Size: 64 bytes for each bucket, and 8 for its share of the spare lines.
 
 use super::array::Array;
+use super::tags::{Marks, tag};
 use crate::machine::{Machine, Word};
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -29,11 +30,6 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub const SLOTS: usize = 12;
 /// Buckets that share a spare line.
 const SHARE: usize = 8;
-
-/// The lowest bit of each byte.
-const ONES: u64 = u64::from_ne_bytes([1; 8]);
-/// The highest bit of each byte that is a tag, in each of a line's two words. A full slot has it set.
-const FULL: [u64; 2] = [ONES << 7, (ONES << 7) & 0xffff_ffff];
 
 /// A line: a bucket, or a part of one.
 #[repr(C, align(64))]
@@ -86,25 +82,6 @@ pub struct Vacancy<'a, M: Machine> {
     line: &'a Line<M>,
     slot: usize,
     hash: u64,
-}
-
-/// The tag of a hash: the highest bits, because the lowest ones choose the bucket.
-#[inline(always)]
-fn tag(hash: u64) -> u64 {
-    hash >> 57 | 0x80
-}
-
-/// The slots of which the bit is set in these words: the highest of the slot's byte.
-#[inline(always)]
-fn slots([first, second]: [u64; 2]) -> impl Iterator<Item = usize> {
-    // Four bits further on for each slot of the first word, and in between those of the second.
-    let mut marks = first >> 7 | second >> 3;
-    core::iter::from_fn(move || {
-        let at = marks.trailing_zeros() as usize;
-        let there = marks != 0;
-        marks &= marks.wrapping_sub(1);
-        there.then_some(at / 8 + (at & 4) * 2)
-    })
 }
 
 impl<M: Machine> Line<M> {
@@ -231,15 +208,10 @@ impl<'a, M: Machine> Lines<'a, M> {
     /// The first element with this hash of which `wanted` returns `true`.
     #[inline(always)]
     pub fn find(self, hash: u64, mut wanted: impl FnMut(u32) -> bool) -> Option<Place<'a, M>> {
-        let (mut line, same) = (self.bucket(hash), tag(hash) * ONES);
+        let (mut line, tag) = (self.bucket(hash), tag(hash));
         loop {
             let words = line.words();
-            let marks = [0, 1].map(|at| {
-                let differences = words[at] ^ same;
-                // The bytes that are 0; and sometimes one that is 1, whose slot is full as well.
-                differences.wrapping_sub(ONES) & !differences & FULL[at]
-            });
-            for slot in slots(marks) {
+            for slot in <Marks>::same(words, tag) {
                 let element = line.element(slot);
                 if wanted(element) {
                     return Some(Place { line, slot, element });
@@ -267,11 +239,7 @@ impl<'a, M: Machine> Lines<'a, M> {
             // SAFETY: `at` is below the number of lines, as was checked.
             let line = unsafe { self.line(at) };
             let words = line.words();
-            slots([words[0] & FULL[0], words[1] & FULL[1]]).map(|slot| Place {
-                line,
-                slot,
-                element: line.element(slot),
-            })
+            <Marks>::full(words).map(|slot| Place { line, slot, element: line.element(slot) })
         })
     }
 
@@ -282,7 +250,7 @@ impl<'a, M: Machine> Lines<'a, M> {
         let first = unsafe { self.line(bucket) };
         core::iter::successors(Some(first), move |line| self.next(line.words())).flat_map(|line| {
             let words = line.words();
-            slots([words[0] & FULL[0], words[1] & FULL[1]]).map(|slot| line.element(slot))
+            <Marks>::full(words).map(|slot| line.element(slot))
         })
     }
 
@@ -293,7 +261,7 @@ impl<'a, M: Machine> Lines<'a, M> {
         let mut line = self.bucket(hash);
         loop {
             let words = line.words();
-            if let Some(slot) = slots([!words[0] & FULL[0], !words[1] & FULL[1]]).next() {
+            if let Some(slot) = <Marks>::empty(words).next() {
                 return Some(Vacancy { line, slot, hash });
             }
             line = match self.next(words) {

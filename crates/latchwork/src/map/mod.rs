@@ -12,6 +12,7 @@
 //! | [`growing`] | the algorithm, over any machine: lookups and updates of a table that grows |
 //! | `shards` | the shards, each with a lock for its updaters, and the directory that names them |
 //! | `lines` | buckets that are cache lines of element numbers and tags |
+//! | `tags` | the comparison of the tags of a line |
 //! | `elements` | the memory of keys and values, by number |
 //! | `tree_map` | the ordered map that programs use, [`RcuTreeMap`] |
 //! | `tree_reading`, `tree_iter`, `tree_traits` | what a reader sees, walks over it, and the traits of the standard library and of `serde` |
@@ -34,6 +35,7 @@ mod pages;
 mod rcu_map;
 pub mod set;
 mod shards;
+mod tags;
 pub mod tree;
 mod tree_iter;
 mod tree_map;
