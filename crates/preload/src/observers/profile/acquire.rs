@@ -103,6 +103,14 @@ unsafe fn acquire_long_way(
             result => unsafe { counted_too_early(call, result, block) },
         };
     }
+    if let Some((local, entry)) = fast::recursive(call) {
+        let result = attempt();
+        if got(result) {
+            // SAFETY: the caller's object is live.
+            fast::count_recursive(local, entry, origin, unsafe { call.is_nested() });
+            return result;
+        }
+    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -233,15 +241,11 @@ pub(super) unsafe fn acquired(
     }
     // SAFETY: the caller's object is live.
     let recursive = unsafe { call.is_recursive() };
-    if recursive {
-        let depth = entry.depth.load(Relaxed);
-        entry.depth.store(depth.saturating_add(1), Relaxed);
-        if depth != 0 {
-            return;
-        }
-    } else {
-        entry.depth.store(call.depth(), Relaxed);
+    // SAFETY: as above.
+    if recursive && unsafe { call.is_nested() } {
+        return;
     }
+    entry.depth.store(call.depth(), Relaxed);
     if entry.open.load(Relaxed) == 0 {
         // A free section may have left when it began.
         entry.held_since.store(0, Relaxed);
@@ -249,7 +253,7 @@ pub(super) unsafe fn acquired(
     entry.site.store(site as u16, Relaxed);
     entry.caller.store(origin.caller as u64, Relaxed);
     entry.slot.store(origin.slot as u32, Relaxed);
-    if recursive || site != 0 {
+    if site != 0 {
         local.open(entry);
     }
     if filter::is_watched(call.address)
@@ -261,12 +265,11 @@ pub(super) unsafe fn acquired(
     sample(local, place, call);
     if entry.first.load(Relaxed) == 0
         && entry.hot.load(Relaxed) & HOT == 0
-        && !recursive
         && filter == filter::value(call.address)
         && !filter::is_watched(call.address)
     {
         // The next calls take the short way.
-        entry.filter.store(filter, Relaxed);
+        entry.filter.store(filter::expected(filter, recursive), Relaxed);
     }
 }
 

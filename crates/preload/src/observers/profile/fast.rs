@@ -87,6 +87,28 @@ pub(super) fn count_free(call: Call, origin: Origin) -> bool {
     true
 }
 
+/// Whether an acquisition, which [`count`] has refused, is that of a recursive mutex and has nothing to record but its number. The
+/// thread counts it when it has the mutex ([`count_recursive`]): from then on the mutex says whether the thread had it before.
+#[inline(always)]
+pub(super) fn recursive(call: Call) -> Option<(&'static mut Local, &'static Entry)> {
+    let local = threads::known(Current::get())?;
+    let entry = local.shared.entries.of(call.address)?;
+    let is_short = entry.filter.load(Relaxed) == filter::expected(filter::value(call.address), true)
+        && local.countdown > 1
+        && local.session() == session::number();
+    is_short.then_some((local, entry))
+}
+
+/// Counts an acquisition of a recursive mutex. `nested`: the thread had it before.
+#[inline(always)]
+pub(super) fn count_recursive(local: &mut Local, entry: &Entry, origin: Origin, nested: bool) {
+    if nested {
+        return bump(&entry.acquisitions);
+    }
+    local.countdown = local.countdown.saturating_sub(1);
+    note(entry, false, 1, origin.caller, origin.slot);
+}
+
 /// Notes in the thread's entry that it is about to try the lock.
 #[inline(always)]
 fn note(entry: &Entry, read: bool, depth: u8, caller: usize, slot: usize) {

@@ -15,14 +15,15 @@ pub(super) unsafe fn init(call: Call, below: impl FnOnce() -> c_int) -> c_int {
     let result = below();
     if result == 0 {
         // SAFETY: the lock is there.
-        made(call, unsafe { !call.is_recursive() });
+        made(call, Some(unsafe { call.is_recursive() }));
     }
     result
 }
 
-/// The program makes an object. `is_simple`: uncontended calls for it may take the short way.
+/// The program makes an object. `recursive`: whether a lock is a recursive mutex. `None`: the object is no lock, and its calls never
+/// take the short way.
 #[inline(never)]
-pub(super) fn made(call: Call, is_simple: bool) {
+pub(super) fn made(call: Call, recursive: Option<bool>) {
     let (kind, address) = (call.kind(), call.address);
     if let Some(local) = &mut threads::current() {
         objects::prefetch(address);
@@ -32,10 +33,10 @@ pub(super) fn made(call: Call, is_simple: bool) {
         end(local, address, objects::retire);
         let filter = filter::value(address);
         if let Some(found) = objects::make(kind, address, module, birth)
-            && is_simple
+            && let Some(recursive) = recursive
         {
             // Most probably this thread uses the object first.
-            local.expect(address, found, filter);
+            local.expect(address, found, filter, recursive);
         }
     }
 }

@@ -37,7 +37,8 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
 #[inline(never)]
 unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
     let (kind, address) = (call.kind(), call.address);
-    if fast::is_short_and_free(address) {
+    // SAFETY: the caller's object is live.
+    if fast::is_short_and_free(address) || unsafe { call.is_nested() } {
         return below();
     }
     let Some(local) = &mut threads::current() else { return below() };
@@ -52,11 +53,6 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     let entry = place.entry;
     let depth = entry.depth.load(Relaxed);
     let read = is_reading(depth);
-    // SAFETY: the caller's object is live.
-    if depth > 1 && !read && unsafe { call.is_recursive() } {
-        entry.depth.store(depth - 1, Relaxed);
-        return below();
-    }
     entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
     let debt = if open || filter::is_watched(address) { Debt::of(place, depth) } else { Debt::Nothing };

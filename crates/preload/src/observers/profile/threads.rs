@@ -452,10 +452,10 @@ impl Local {
 
     /// Gives an object an entry that was made just now. If no holds are to be measured, its first use takes the short way.
     /// `filter`: the number of the filter before the object was made.
-    pub(super) fn expect(&mut self, address: usize, found: Found, filter: u32) {
+    pub(super) fn expect(&mut self, address: usize, found: Found, filter: u32, recursive: bool) {
         let entry = self.occupy(address, found).entry;
         if entry.first.load(Relaxed) == 0 && filter & filter::WATCHED == 0 {
-            entry.filter.store(filter, Relaxed);
+            entry.filter.store(filter::expected(filter, recursive), Relaxed);
         }
     }
 
