@@ -1,7 +1,8 @@
 //! Calls that make and destroy objects.
 
 use super::calls::Call;
-use super::threads::{self, Local};
+use super::objects::Spare;
+use super::threads::{self, Inside};
 use super::{filter, modules, objects};
 use libc::c_int;
 
@@ -32,7 +33,7 @@ pub(super) fn made(call: Call, recursive: Option<bool>) {
         let birth = local.stacks.capture_birth();
         end(local, address, objects::retire);
         let filter = filter::value(address);
-        if let Some(found) = objects::make(kind, address, module, birth)
+        if let Some(found) = objects::make(kind, address, module, birth, local.spare())
             && let Some(recursive) = recursive
         {
             // Most probably this thread uses the object first.
@@ -68,8 +69,8 @@ pub(crate) fn unloaded() {
 
 /// The object's record goes first: then what the thread has counted is added to the class at once.
 #[inline(always)]
-fn end(local: &mut Local, address: usize, retire: impl FnOnce(usize)) {
-    retire(address);
+fn end(local: &mut Inside, address: usize, retire: impl FnOnce(usize, Option<&mut Spare>)) {
+    retire(address, local.spare());
     if let Some(entry) = local.shared.entries.of(address) {
         local.empty(entry);
     }
