@@ -4,6 +4,7 @@ use super::super::after_first_attempt;
 use super::account::{Snapshot, arrive, leave, take};
 use super::calls::*;
 use super::entries::{self, FREE, bump, bump_short};
+use super::fast::Way;
 use super::file::record;
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
@@ -36,15 +37,41 @@ pub(super) unsafe fn acquire(
     attempt: impl Fn() -> c_int,
     block: impl FnMut() -> c_int,
 ) -> c_int {
-    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { counted_too_early(call, result, block) },
-        };
-    }
     // SAFETY: the caller's object is live.
-    unsafe { acquire_long_way(call, origin, attempt, block) }
+    unsafe {
+        match fast::count(call, origin) {
+            Way::Short => match attempt() {
+                0 => 0,
+                result => counted_too_early(call, result, block),
+            },
+            Way::Recursive(entry) => acquire_recursive(call, origin, entry, attempt, block),
+            Way::Long => acquire_long_way(call, origin, attempt, block),
+        }
+    }
+}
+
+/// A call for a recursive mutex that has nothing to record but its number.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn acquire_recursive(
+    call: Call,
+    origin: Origin,
+    entry: &'static Entry,
+    attempt: impl Fn() -> c_int,
+    block: impl FnMut() -> c_int,
+) -> c_int {
+    let result = attempt();
+    // SAFETY: the caller's object is live.
+    unsafe {
+        if got(result) {
+            fast::count_recursive(entry, origin, call.is_nested());
+            return result;
+        }
+        acquire_long_way(call, origin, attempt, block)
+    }
 }
 
 /// An attempt has failed that was counted as an acquisition.
@@ -103,14 +130,6 @@ unsafe fn acquire_long_way(
             result => unsafe { counted_too_early(call, result, block) },
         };
     }
-    if let Some((local, entry)) = fast::recursive(call) {
-        let result = attempt();
-        if got(result) {
-            // SAFETY: the caller's object is live.
-            fast::count_recursive(local, entry, origin, unsafe { call.is_nested() });
-            return result;
-        }
-    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -154,15 +173,16 @@ unsafe fn acquire_with(
 /// The object is live.
 #[inline(always)]
 pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
-    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { attempt_long_way(call, None, || result) },
-        };
-    }
     // SAFETY: the caller's object is live.
-    unsafe { attempt_free(call, origin, attempt) }
+    unsafe {
+        match fast::count(call, origin) {
+            Way::Short => match attempt() {
+                0 => 0,
+                result => attempt_long_way(call, None, || result),
+            },
+            Way::Recursive(_) | Way::Long => attempt_free(call, origin, attempt),
+        }
+    }
 }
 
 /// # Safety

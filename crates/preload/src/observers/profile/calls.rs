@@ -70,6 +70,7 @@ impl Call {
     }
 
     /// What [`Entry::depth`] is after the first acquisition.
+    #[inline(always)]
     pub(super) fn depth(self) -> u8 {
         if self.is_read() { READING } else { 1 }
     }
