@@ -3,7 +3,7 @@
 use super::super::after_first_attempt;
 use super::account::{Snapshot, arrive, leave, take};
 use super::calls::*;
-use super::entries::{self, FREE, bump, bump_short};
+use super::entries::{self, FREE, RECURSIVE, bump, bump_short};
 use super::fast::Way;
 use super::file::record;
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
@@ -265,7 +265,7 @@ pub(super) unsafe fn acquired(
     if recursive && unsafe { call.is_nested() } {
         return;
     }
-    entry.depth.store(call.depth(), Relaxed);
+    entry.depth.store(if recursive { RECURSIVE } else { call.depth() }, Relaxed);
     if entry.open.load(Relaxed) == 0 {
         // A free section may have left when it began.
         entry.held_since.store(0, Relaxed);
@@ -373,6 +373,8 @@ struct Waiting {
     free: bool,
     /// The mutex is taken again after a wait for a condition variable.
     relocks: bool,
+    /// What [`Entry::depth`] is when the thread has the lock.
+    depth: u8,
 }
 
 impl Waiting {
@@ -428,11 +430,17 @@ unsafe fn contended(
     let object = (object_index != NONE).then(|| record::<Object>(object_index));
     let serial = object.map_or(0, |object| object.serial.load(Relaxed));
     // SAFETY: the caller's object is live.
-    let free = weight == 0 && local.free_calls != 0 && !call.is_read() && !unsafe { call.is_recursive() };
+    let recursive = unsafe { call.is_recursive() };
+    let free = weight == 0 && local.free_calls != 0 && !call.is_read() && !recursive;
     if free {
         local.free_calls -= 1;
     }
-    let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks };
+    let depth = match () {
+        () if free => FREE,
+        () if recursive => RECURSIVE,
+        () => call.depth(),
+    };
+    let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks, depth };
     if kind::is_rwlock(call.kind()) && !call.is_read() {
         succession::look(local, object_index, call.address, start);
     }
@@ -449,7 +457,7 @@ unsafe fn contended(
         return waited(local, call, &waiting, end, None, None, result);
     }
     // From here on the thread delays the others: it does no more than it must.
-    has(local, entry, call, free, end);
+    has(local, entry, call, depth, end);
     waits::note(local, call.address, &waiting.ended(end), None);
     if let Some(object) = object {
         succession::mark_some(local, object, call.address);
@@ -459,12 +467,12 @@ unsafe fn contended(
 
 /// The calling thread has waited for the lock, and has it now.
 #[inline(always)]
-fn has(local: &mut Local, entry: &Entry, call: Call, free: bool, since: u64) {
+fn has(local: &mut Local, entry: &Entry, call: Call, depth: u8, since: u64) {
     bump(&entry.acquisitions);
     if call.is_read() {
         bump_short(&entry.reads);
     }
-    entry.depth.store(if free { FREE } else { call.depth() }, Relaxed);
+    entry.depth.store(depth, Relaxed);
     entry.site.store(0, Relaxed);
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
     entry.weight.store(0, Relaxed);
@@ -530,7 +538,7 @@ fn waited(
     spun: Option<(u32, u64)>,
     result: c_int,
 ) -> c_int {
-    let &Waiting { object, mut site, free, weight, .. } = waiting;
+    let &Waiting { object, mut site, free, weight, depth, .. } = waiting;
     let nanos = end.saturating_sub(waiting.start);
     let got = got(result);
     let parts =
@@ -575,7 +583,7 @@ fn waited(
     if let Some(Place { entry, .. }) = local.known_place(call.kind(), call.address) {
         // After a sleep the caches are cold, and this function has taken microseconds since `end`.
         let since = if weight != 0 && nanos > LONG { clock::now() } else { end };
-        has(local, entry, call, free, since);
+        has(local, entry, call, depth, since);
         entry.site.store(site as u16, Relaxed);
         if weight != 0 {
             heat(entry);

@@ -17,7 +17,7 @@
 //! on the short way while the recording was switched off and on again may add one to a count of the new recording.
 
 use super::calls::{Call, Origin};
-use super::entries::{self, FREE, FREE_READING, bump, bump_short};
+use super::entries::{self, FREE, FREE_READING, RECURSIVE, bump, bump_short};
 use super::filter::{self, WATCHED};
 use super::threads::{self, Current, Local};
 use super::{clock, session};
@@ -88,7 +88,7 @@ pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
     if let Some(local) = threads::known(Current::get()) {
         local.countdown = local.countdown.saturating_sub(1);
     }
-    note(entry, false, 1, origin.caller, origin.slot);
+    note(entry, false, RECURSIVE, origin.caller, origin.slot);
 }
 
 /// As [`count`], of a call that it has refused: threads wait, and this thread need not pay each time ([`Local::has_paid`]).
