@@ -24,7 +24,7 @@ pub(super) const LONG_WAY: u32 = WATCHED;
 
 /// Added to a number of the filter in [`Entry::filter`](latchwork_recording::layout::Entry::filter): the object is a recursive mutex.
 /// No number in the filter has this bit, because there are fewer threads.
-const RECURSIVE: u32 = (WATCHED + 1) / 2;
+const RECURSIVE: u32 = GONE >> 1;
 
 /// What an entry has while calls have nothing to record but their number. `filter`: the number in the filter.
 #[inline(always)]
