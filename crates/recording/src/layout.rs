@@ -557,8 +557,8 @@ pub struct Entry {
     pub hot: AtomicU8,
     /// For the recorder: so many of the next acquisitions have their hold time measured.
     pub first: AtomicU8,
-    /// For the recorder: how often the thread holds a recursive mutex; [`READING`] while it holds a rwlock for reading; another
-    /// value while it holds a lock for whose waiters it need not pay.
+    /// For the recorder: not 0 while the thread holds the lock, and often after its release. It is [`READING`] if that is a rwlock that
+    /// the thread holds for reading.
     pub depth: AtomicU8,
     /// For the recorder: 1 while the thread holds the lock and its release has something to record.
     pub open: AtomicU8,

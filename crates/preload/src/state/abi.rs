@@ -39,6 +39,16 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
+    /// Whether the calling thread, which holds this recursive mutex, has locked it more than once.
+    #[inline(always)]
+    pub(crate) fn is_nested(&self) -> bool {
+        // SAFETY: bytes 4 to 7 are glibc's `__count` in a mutex of glibc's, and are aligned to four. Only the holder writes them.
+        let of_glibc = unsafe { &*self.raw.get().cast::<AtomicU32>().add(1) };
+        // glibc knows no mutex with this bit.
+        let count = if self.kind.load(Relaxed) & SERVED != 0 { &self.count } else { of_glibc };
+        count.load(Relaxed) > 1
+    }
+
     /// Leaves the mutex, which no thread has used or glibc has served, to glibc. `false`: this library has used it before.
     pub(crate) fn leave_to_glibc(&self) -> bool {
         let is_plain = |kind: u32| kind & !(RECURSIVE | ERRORCHECK | ADAPTIVE) == 0;

@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch) X(within)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -37,6 +37,8 @@ static pthread_spinlock_t spin;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 // The recorder measures the first 8 holds of each thread, and later ones by chance.
 static int use_spin, rounds = 8;
+// The mutex is recursive, and the culprit locks it again while it holds it.
+static int nested;
 static uint64_t waiting_cpu;
 
 // Each round begins when all threads are ready, and the others ask for the lock when one has it.
@@ -85,11 +87,38 @@ static void unlock(void)
         pthread_mutex_unlock(&mutex);
 }
 
+enum { NESTED = 20, BEFORE = 100 };
+
+SITE(within)(void)
+{
+    for (int i = 0; i < NESTED; i++) {
+        pthread_mutex_lock(&mutex);
+        sleep_ms(1);
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+// So many uses that nothing but the number of the next ones is to be recorded.
+static void use_often(void)
+{
+    for (int i = 0; i < BEFORE; i++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_lock(&mutex);
+        if (pthread_mutex_trylock(&mutex) != 0)
+            abort();
+        for (int j = 0; j < 3; j++)
+            pthread_mutex_unlock(&mutex);
+    }
+}
+
 SITE(culprit)(void)
 {
     uint64_t start = lock(SITE_culprit);
     has_lock();
-    sleep_ms(20);
+    if (nested)
+        within();
+    else
+        sleep_ms(20);
     uint64_t end = now();
     unlock();
     note(&mutex, start, end, SITE_culprit, 1);
@@ -105,6 +134,8 @@ SITE(victim)(void)
 
 static void *blame_thread(void *number)
 {
+    if (nested && !number)
+        use_often();
     for (int i = 0; i < rounds; i++) {
         begin_round();
         if (!number) {
@@ -121,7 +152,8 @@ static void blame(int threads)
 {
     pthread_barrier_init(&ready, NULL, (unsigned)threads);
     parallel(threads, blame_thread);
-    printf("count %d acquisitions\ntime %lu cpu\n", threads * rounds, waiting_cpu);
+    printf("count %d acquisitions\ntime %lu cpu\n", threads * rounds + nested * (3 * BEFORE + NESTED * rounds),
+           waiting_cpu);
     report();
 }
 
@@ -998,6 +1030,13 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "blame")) {
         blame(8);
+    } else if (!strcmp(mode, "nested")) {
+        pthread_mutexattr_t attr;
+        pthread_mutexattr_init(&attr);
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+        pthread_mutex_init(&mutex, &attr);
+        nested = 1;
+        blame(3);
     } else if (!strcmp(mode, "hundred")) {
         blame(100);
     } else if (!strcmp(mode, "apart")) {

@@ -36,6 +36,25 @@ fn waits_are_charged_to_the_holder_that_causes_them() {
     }
 }
 
+/// A thread that locks a recursive mutex again holds it from the first lock call to the last unlock call. It is named by the first.
+#[test]
+fn recursive_mutexes_are_held_until_the_last_unlock() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex(), "mcs"] {
+        run(&Setting::new(mutex, "glibc"), &program, "nested", |run| {
+            assert_eq!(
+                sum(run.only(), Kind::Mutex, |class| class.counters.acquisitions),
+                run.counts["acquisitions"]
+            );
+            assert_eq!(run.found("victim", "within"), 0);
+            near_truth(run, "victim", "culprit")?;
+            let longest = of(run.only(), Kind::Mutex).map(|class| class.counters.hold_max).max().unwrap();
+            // Eight sections of at least 20 ms each.
+            (longest >= 20_000_000).then_some(()).ok_or_else(|| format!("held for {longest} ns at most"))
+        });
+    }
+}
+
 /// A hundred threads, of which one causes all delay: Go's issue 61015, where its profile finds that one once in a hundred times.
 #[test]
 fn one_culprit_among_a_hundred() {

@@ -3,7 +3,8 @@
 use super::super::after_first_attempt;
 use super::account::{Snapshot, arrive, leave, take};
 use super::calls::*;
-use super::entries::{self, FREE, bump, bump_short};
+use super::entries::{self, FREE, RECURSIVE, bump, bump_short};
+use super::fast::Way;
 use super::file::record;
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
@@ -36,15 +37,41 @@ pub(super) unsafe fn acquire(
     attempt: impl Fn() -> c_int,
     block: impl FnMut() -> c_int,
 ) -> c_int {
-    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { counted_too_early(call, result, block) },
-        };
-    }
     // SAFETY: the caller's object is live.
-    unsafe { acquire_long_way(call, origin, attempt, block) }
+    unsafe {
+        match fast::count(call, origin) {
+            Way::Short => match attempt() {
+                0 => 0,
+                result => counted_too_early(call, result, block),
+            },
+            Way::Recursive(entry) => acquire_recursive(call, origin, entry, attempt, block),
+            Way::Long => acquire_long_way(call, origin, attempt, block),
+        }
+    }
+}
+
+/// A call for a recursive mutex that has nothing to record but its number.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn acquire_recursive(
+    call: Call,
+    origin: Origin,
+    entry: &'static Entry,
+    attempt: impl Fn() -> c_int,
+    block: impl FnMut() -> c_int,
+) -> c_int {
+    let result = attempt();
+    // SAFETY: the caller's object is live.
+    unsafe {
+        if got(result) {
+            fast::count_recursive(entry, origin, call.is_nested());
+            return result;
+        }
+        acquire_long_way(call, origin, attempt, block)
+    }
 }
 
 /// An attempt has failed that was counted as an acquisition.
@@ -146,15 +173,16 @@ unsafe fn acquire_with(
 /// The object is live.
 #[inline(always)]
 pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
-    if fast::count(call.address, call.is_read(), origin.caller, origin.slot) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { attempt_long_way(call, None, || result) },
-        };
-    }
     // SAFETY: the caller's object is live.
-    unsafe { attempt_free(call, origin, attempt) }
+    unsafe {
+        match fast::count(call, origin) {
+            Way::Short => match attempt() {
+                0 => 0,
+                result => attempt_long_way(call, None, || result),
+            },
+            Way::Recursive(_) | Way::Long => attempt_free(call, origin, attempt),
+        }
+    }
 }
 
 /// # Safety
@@ -233,15 +261,11 @@ pub(super) unsafe fn acquired(
     }
     // SAFETY: the caller's object is live.
     let recursive = unsafe { call.is_recursive() };
-    if recursive {
-        let depth = entry.depth.load(Relaxed);
-        entry.depth.store(depth.saturating_add(1), Relaxed);
-        if depth != 0 {
-            return;
-        }
-    } else {
-        entry.depth.store(call.depth(), Relaxed);
+    // SAFETY: as above.
+    if recursive && unsafe { call.is_nested() } {
+        return;
     }
+    entry.depth.store(if recursive { RECURSIVE } else { call.depth() }, Relaxed);
     if entry.open.load(Relaxed) == 0 {
         // A free section may have left when it began.
         entry.held_since.store(0, Relaxed);
@@ -249,7 +273,7 @@ pub(super) unsafe fn acquired(
     entry.site.store(site as u16, Relaxed);
     entry.caller.store(origin.caller as u64, Relaxed);
     entry.slot.store(origin.slot as u32, Relaxed);
-    if recursive || site != 0 {
+    if site != 0 {
         local.open(entry);
     }
     if filter::is_watched(call.address)
@@ -261,12 +285,11 @@ pub(super) unsafe fn acquired(
     sample(local, place, call);
     if entry.first.load(Relaxed) == 0
         && entry.hot.load(Relaxed) & HOT == 0
-        && !recursive
         && filter == filter::value(call.address)
         && !filter::is_watched(call.address)
     {
         // The next calls take the short way.
-        entry.filter.store(filter, Relaxed);
+        entry.filter.store(filter::expected(filter, recursive), Relaxed);
     }
 }
 
@@ -350,6 +373,8 @@ struct Waiting {
     free: bool,
     /// The mutex is taken again after a wait for a condition variable.
     relocks: bool,
+    /// What [`Entry::depth`] is when the thread has the lock.
+    depth: u8,
 }
 
 impl Waiting {
@@ -405,11 +430,17 @@ unsafe fn contended(
     let object = (object_index != NONE).then(|| record::<Object>(object_index));
     let serial = object.map_or(0, |object| object.serial.load(Relaxed));
     // SAFETY: the caller's object is live.
-    let free = weight == 0 && local.free_calls != 0 && !call.is_read() && !unsafe { call.is_recursive() };
+    let recursive = unsafe { call.is_recursive() };
+    let free = weight == 0 && local.free_calls != 0 && !call.is_read() && !recursive;
     if free {
         local.free_calls -= 1;
     }
-    let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks };
+    let depth = match () {
+        () if free => FREE,
+        () if recursive => RECURSIVE,
+        () => call.depth(),
+    };
+    let waiting = Waiting { object_index, object, serial, class, site, start, weight, free, relocks, depth };
     if kind::is_rwlock(call.kind()) && !call.is_read() {
         succession::look(local, object_index, call.address, start);
     }
@@ -426,7 +457,7 @@ unsafe fn contended(
         return waited(local, call, &waiting, end, None, None, result);
     }
     // From here on the thread delays the others: it does no more than it must.
-    has(local, entry, call, free, end);
+    has(local, entry, call, depth, end);
     waits::note(local, call.address, &waiting.ended(end), None);
     if let Some(object) = object {
         succession::mark_some(local, object, call.address);
@@ -436,12 +467,12 @@ unsafe fn contended(
 
 /// The calling thread has waited for the lock, and has it now.
 #[inline(always)]
-fn has(local: &mut Local, entry: &Entry, call: Call, free: bool, since: u64) {
+fn has(local: &mut Local, entry: &Entry, call: Call, depth: u8, since: u64) {
     bump(&entry.acquisitions);
     if call.is_read() {
         bump_short(&entry.reads);
     }
-    entry.depth.store(if free { FREE } else { call.depth() }, Relaxed);
+    entry.depth.store(depth, Relaxed);
     entry.site.store(0, Relaxed);
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
     entry.weight.store(0, Relaxed);
@@ -507,7 +538,7 @@ fn waited(
     spun: Option<(u32, u64)>,
     result: c_int,
 ) -> c_int {
-    let &Waiting { object, mut site, free, weight, .. } = waiting;
+    let &Waiting { object, mut site, free, weight, depth, .. } = waiting;
     let nanos = end.saturating_sub(waiting.start);
     let got = got(result);
     let parts =
@@ -552,7 +583,7 @@ fn waited(
     if let Some(Place { entry, .. }) = local.known_place(call.kind(), call.address) {
         // After a sleep the caches are cold, and this function has taken microseconds since `end`.
         let since = if weight != 0 && nanos > LONG { clock::now() } else { end };
-        has(local, entry, call, free, since);
+        has(local, entry, call, depth, since);
         entry.site.store(site as u16, Relaxed);
         if weight != 0 {
             heat(entry);

@@ -70,6 +70,7 @@ impl Call {
     }
 
     /// What [`Entry::depth`] is after the first acquisition.
+    #[inline(always)]
     pub(super) fn depth(self) -> u8 {
         if self.is_read() { READING } else { 1 }
     }
@@ -79,13 +80,31 @@ impl Call {
     /// # Safety
     ///
     /// The object is live.
+    #[inline(always)]
     pub(super) unsafe fn is_recursive(self) -> bool {
+        // SAFETY: the caller says that the object is live.
+        unsafe { self.mutex() }.is_some_and(|mutex| mutex.kind.load(Relaxed) & 3 == RECURSIVE)
+    }
+
+    /// Whether the object is a recursive mutex that the calling thread, which holds it, has locked more than once.
+    ///
+    /// # Safety
+    ///
+    /// The object is live.
+    #[inline(always)]
+    pub(super) unsafe fn is_nested(self) -> bool {
+        // SAFETY: the caller says that the object is live.
+        unsafe { self.is_recursive() && self.mutex().is_some_and(Mutex::is_nested) }
+    }
+
+    /// # Safety
+    ///
+    /// The object is live.
+    #[inline(always)]
+    unsafe fn mutex<'a>(self) -> Option<&'a Mutex> {
         // SAFETY: an object of this kind is a mutex, and the caller says that it is live.
-        self.kind() == kind::MUTEX
-            && unsafe {
-                (*core::ptr::with_exposed_provenance::<Mutex>(self.address)).kind.load(Relaxed) & 3
-                    == RECURSIVE
-            }
+        (self.kind() == kind::MUTEX)
+            .then(|| unsafe { &*core::ptr::with_exposed_provenance::<Mutex>(self.address) })
     }
 }
 

@@ -15,6 +15,9 @@ pub(super) const FREE_READING: u8 = READING - 1;
 /// In [`Entry::depth`]: the thread holds the lock (a rwlock: for writing), and does not pay its part in waits.
 pub(super) const FREE: u8 = READING - 2;
 
+/// In [`Entry::depth`]: the thread holds a recursive mutex.
+pub(super) const RECURSIVE: u8 = 2;
+
 /// Whether a thread that holds a lock, as its entry's depth says, does not pay its part in waits.
 pub(super) fn is_free(depth: u8) -> bool {
     matches!(depth, FREE | FREE_READING)

@@ -17,12 +17,12 @@
 //! on the short way while the recording was switched off and on again may add one to a count of the new recording.
 
 use super::calls::{Call, Origin};
-use super::entries::{self, FREE, FREE_READING, bump, bump_short};
+use super::entries::{self, FREE, FREE_READING, RECURSIVE, bump, bump_short};
 use super::filter::{self, WATCHED};
 use super::threads::{self, Current, Local};
 use super::{clock, session};
 use core::sync::atomic::Ordering::*;
-use latchwork_recording::layout::{Entry, READING};
+use latchwork_recording::layout::{Entry, kind};
 
 /// While threads wait, a thread whose sections are short pays its part about once in so many nanoseconds.
 const PAY_PERIOD: u64 = 20_000;
@@ -49,21 +49,46 @@ impl Local {
     }
 }
 
-/// Counts an acquisition that the calling thread is about to try. `false`: it takes the long way, and nothing is counted.
+/// What [`count`] says of an acquisition.
+pub(super) enum Way {
+    /// It is counted.
+    Short,
+    /// The thread counts it in this entry when it has the lock ([`count_recursive`]). The object is a recursive mutex, which says only
+    /// then whether the thread had it before.
+    Recursive(&'static Entry),
+    /// Nothing is counted.
+    Long,
+}
+
+/// Counts an acquisition that the calling thread is about to try.
 #[inline(always)]
-pub(super) fn count(address: usize, read: bool, caller: usize, slot: usize) -> bool {
-    let Some(local) = threads::known(Current::get()) else { return false };
+pub(super) fn count(call: Call, origin: Origin) -> Way {
+    let Some(local) = threads::known(Current::get()) else { return Way::Long };
     if local.session() != session::number() {
-        return false;
+        return Way::Long;
     }
-    let mixed = filter::mix(address);
-    let Some(entry) = local.shared.entries.of_mixed(mixed, address) else { return false };
-    if entry.filter.load(Relaxed) != filter::at(mixed).load(Relaxed) || local.countdown <= 1 {
-        return false;
+    let mixed = filter::mix(call.address);
+    let Some(entry) = local.shared.entries.of_mixed(mixed, call.address) else { return Way::Long };
+    let (own, now) = (entry.filter.load(Relaxed), filter::at(mixed).load(Relaxed));
+    if own != now || local.countdown <= 1 {
+        let recursive = call.kind() == kind::MUTEX && own == filter::expected(now, true);
+        return if recursive && local.countdown > 1 { Way::Recursive(entry) } else { Way::Long };
     }
     local.countdown -= 1;
-    note(entry, read, if read { READING } else { 1 }, caller, slot);
-    true
+    note(entry, call.is_read(), call.depth(), origin.caller, origin.slot);
+    Way::Short
+}
+
+/// Counts an acquisition of a recursive mutex. `nested`: the thread had it before.
+#[inline(always)]
+pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
+    if nested {
+        return bump(&entry.acquisitions);
+    }
+    if let Some(local) = threads::known(Current::get()) {
+        local.countdown = local.countdown.saturating_sub(1);
+    }
+    note(entry, false, RECURSIVE, origin.caller, origin.slot);
 }
 
 /// As [`count`], of a call that it has refused: threads wait, and this thread need not pay each time ([`Local::has_paid`]).

@@ -22,6 +22,16 @@ const GONE: u32 = WATCHED + 1;
 /// In [`Entry::filter`](latchwork_recording::layout::Entry::filter): calls go the long way. No number in the filter has this value, because there are fewer threads.
 pub(super) const LONG_WAY: u32 = WATCHED;
 
+/// Added to a number of the filter in [`Entry::filter`](latchwork_recording::layout::Entry::filter): the object is a recursive mutex.
+/// No number in the filter has this bit, because there are fewer threads.
+const RECURSIVE: u32 = GONE >> 1;
+
+/// What an entry has while calls have nothing to record but their number. `filter`: the number in the filter.
+#[inline(always)]
+pub(super) fn expected(filter: u32, recursive: bool) -> u32 {
+    if recursive { filter | RECURSIVE } else { filter }
+}
+
 /// Mixes an address. The upper bits are the best.
 #[inline(always)]
 pub(super) fn mix(address: usize) -> u64 {

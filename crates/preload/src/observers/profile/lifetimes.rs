@@ -1,7 +1,8 @@
 //! Calls that make and destroy objects.
 
 use super::calls::Call;
-use super::threads::{self, Local};
+use super::objects::Spare;
+use super::threads::{self, Inside};
 use super::{filter, modules, objects};
 use libc::c_int;
 
@@ -15,14 +16,15 @@ pub(super) unsafe fn init(call: Call, below: impl FnOnce() -> c_int) -> c_int {
     let result = below();
     if result == 0 {
         // SAFETY: the lock is there.
-        made(call, unsafe { !call.is_recursive() });
+        made(call, Some(unsafe { call.is_recursive() }));
     }
     result
 }
 
-/// The program makes an object. `is_simple`: uncontended calls for it may take the short way.
+/// The program makes an object. `recursive`: whether a lock is a recursive mutex. `None`: the object is no lock, and its calls never
+/// take the short way.
 #[inline(never)]
-pub(super) fn made(call: Call, is_simple: bool) {
+pub(super) fn made(call: Call, recursive: Option<bool>) {
     let (kind, address) = (call.kind(), call.address);
     if let Some(local) = &mut threads::current() {
         objects::prefetch(address);
@@ -31,11 +33,11 @@ pub(super) fn made(call: Call, is_simple: bool) {
         let birth = local.stacks.capture_birth();
         end(local, address, objects::retire);
         let filter = filter::value(address);
-        if let Some(found) = objects::make(kind, address, module, birth)
-            && is_simple
+        if let Some(found) = objects::make(kind, address, module, birth, local.spare())
+            && let Some(recursive) = recursive
         {
             // Most probably this thread uses the object first.
-            local.expect(address, found, filter);
+            local.expect(address, found, filter, recursive);
         }
     }
 }
@@ -67,8 +69,8 @@ pub(crate) fn unloaded() {
 
 /// The object's record goes first: then what the thread has counted is added to the class at once.
 #[inline(always)]
-fn end(local: &mut Local, address: usize, retire: impl FnOnce(usize)) {
-    retire(address);
+fn end(local: &mut Inside, address: usize, retire: impl FnOnce(usize, Option<&mut Spare>)) {
+    retire(address, local.spare());
     if let Some(entry) = local.shared.entries.of(address) {
         local.empty(entry);
     }

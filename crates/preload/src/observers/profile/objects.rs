@@ -30,6 +30,31 @@ pub(super) struct Found {
     pub(super) class: u32,
 }
 
+/// Free records that a thread keeps for the next objects that it makes. Programs that make and destroy objects all the time would
+/// contend for [`FREE`]. Zero bytes are none.
+pub(super) struct Spare {
+    indexes: [u32; SPARE],
+    count: usize,
+}
+
+/// A thread keeps so many records.
+const SPARE: usize = 16;
+
+impl Spare {
+    fn take(&mut self) -> Option<u32> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.indexes[self.count])
+    }
+
+    /// `false`: there is no room.
+    fn give(&mut self, index: u32) -> bool {
+        let Some(place) = self.indexes.get_mut(self.count) else { return false };
+        *place = index;
+        self.count += 1;
+        true
+    }
+}
+
 fn hash(address: usize) -> u64 {
     mix(address as u64 >> 2)
 }
@@ -62,18 +87,24 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
             return Some(found);
         }
         // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
-        retire_record(address, index);
+        retire_record(address, index, None);
     }
     let module = modules::replaced_at(address);
-    make(kind, address, module, birth())
+    make(kind, address, module, birth(), None)
 }
 
 /// The records of an object that has none. `module` is what [`modules::replaced_at`] said before the stack `birth` was captured: so
-/// the stack knows the module that the object lies in.
-pub(super) fn make(kind: u32, address: usize, module: Option<u16>, birth: u32) -> Option<Found> {
+/// the stack knows the module that the object lies in. `spare`: the calling thread's, if no other call uses it.
+pub(super) fn make(
+    kind: u32,
+    address: usize,
+    module: Option<u16>,
+    birth: u32,
+    spare: Option<&mut Spare>,
+) -> Option<Found> {
     let class = class_of(kind, birth, address, module)?;
     let make = || {
-        let index = take_free().or_else(|| append::<Object>(1))?;
+        let index = spare.and_then(Spare::take).or_else(take_free).or_else(|| append::<Object>(1))?;
         let object = record::<Object>(index);
         clear(object);
         object.class.store(class, Relaxed);
@@ -138,21 +169,21 @@ fn class_of(kind: u32, birth: u32, address: usize, module: Option<u16>) -> Optio
         .find_or_insert(mix(key), is, make, |index| record::<Class>(index).state.store(0, Relaxed))
 }
 
-/// The object at this address is gone.
-pub(super) fn retire(address: usize) {
+/// The object at this address is gone. `spare`: as in [`make`].
+pub(super) fn retire(address: usize, spare: Option<&mut Spare>) {
     if let Some(index) = lookup(address) {
-        retire_record(address, index);
+        retire_record(address, index, spare);
     }
 }
 
 /// The object at this address will be another one of another class. An object that was not used has never been one of its class.
-pub(super) fn forget(address: usize) {
+pub(super) fn forget(address: usize, spare: Option<&mut Spare>) {
     if let Some(index) = lookup(address) {
         let object = record::<Object>(index);
         if object.counters.acquisitions.load(Relaxed) == 0 && object.counters.contended.load(Relaxed) == 0 {
             record::<Class>(object.class.load(Relaxed)).instances.fetch_sub(1, Relaxed);
         }
-        retire_record(address, index);
+        retire_record(address, index, spare);
     }
 }
 
@@ -172,7 +203,7 @@ pub(super) fn retire_unloaded(mut retire: impl FnMut(usize)) {
     }
 }
 
-fn retire_record(address: usize, index: u32) {
+fn retire_record(address: usize, index: u32, spare: Option<&mut Spare>) {
     if !BY_ADDRESS.remove(hash(address), index) {
         return;
     }
@@ -193,7 +224,9 @@ fn retire_record(address: usize, index: u32) {
         object.holder_nanos.iter().for_each(|nanos| nanos.store(0, Relaxed));
         object.recent.iter().for_each(|recent| recent.store(0, Relaxed));
     }
-    give_free(index, object);
+    if !spare.is_some_and(|spare| spare.give(index)) {
+        give_free(index, object);
+    }
 }
 
 /// Adds the counters of an object to those of its class.

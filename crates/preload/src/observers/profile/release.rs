@@ -2,7 +2,7 @@
 
 use super::account::{Payment, pay};
 use super::calls::*;
-use super::entries::{FREE, FREE_READING, is_free, is_reading};
+use super::entries::{FREE, FREE_READING, RECURSIVE, is_free, is_reading};
 use super::file::record;
 use super::threads::{self, Local, Place};
 use super::{clock, fast, filter, objects, pending, tallies, waits};
@@ -51,12 +51,12 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     let Some(place) = local.known_place(kind, address) else { return below() };
     let entry = place.entry;
     let depth = entry.depth.load(Relaxed);
-    let read = is_reading(depth);
+    // Without need, the thread does not look at a lock that others are trying to take.
     // SAFETY: the caller's object is live.
-    if depth > 1 && !read && unsafe { call.is_recursive() } {
-        entry.depth.store(depth - 1, Relaxed);
+    if matches!(depth, 0 | RECURSIVE) && unsafe { call.is_nested() } {
         return below();
     }
+    let read = is_reading(depth);
     entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
     let debt = if open || filter::is_watched(address) { Debt::of(place, depth) } else { Debt::Nothing };
@@ -69,12 +69,10 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
         local.close(entry);
         return below();
     }
-    // SAFETY: the caller's object is live.
-    let is_recursive = unsafe { call.is_recursive() };
     let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, debt);
     // The first holds of a thread each stand for themselves.
     let may_be_free =
-        debt == Debt::Part && !is_recursive && held.weight != 0 && entry.first.load(Relaxed) == 0;
+        debt == Debt::Part && depth != RECURSIVE && held.weight != 0 && entry.first.load(Relaxed) == 0;
     let result = below();
     released(local, entry, address, &held);
     if may_be_free && entry.address.load(Relaxed) == address as u64 {

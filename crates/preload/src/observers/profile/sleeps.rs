@@ -245,7 +245,7 @@ fn told(kind: u32, address: usize) {
 }
 
 unsafe extern "C" fn cond_init(c: *mut Cond, attr: *const Attr) -> c_int {
-    made(Call::new(kind::CONDVAR, c.addr(), false), false);
+    made(Call::new(kind::CONDVAR, c.addr(), false), None);
     // SAFETY: the program's own arguments.
     unsafe { BELOW.cond_init.get()(c, attr) }
 }
@@ -280,7 +280,7 @@ unsafe extern "C" fn cnd_broadcast(c: *mut Cond) -> c_int {
 }
 
 unsafe extern "C" fn sem_init(s: *mut Sem, shared: c_int, value: u32) -> c_int {
-    made(Call::new(kind::SEMAPHORE, s.addr(), false), false);
+    made(Call::new(kind::SEMAPHORE, s.addr(), false), None);
     // SAFETY: the program's own arguments.
     unsafe { BELOW.sem_init.get()(s, shared, value) }
 }

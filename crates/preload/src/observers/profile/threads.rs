@@ -9,7 +9,7 @@ use super::chance::Chance;
 use super::entries;
 use super::file::{append, header, record};
 use super::homes::{self, Home, Shared};
-use super::objects::{self, Found};
+use super::objects::{self, Found, Spare};
 use super::sampling::Rates;
 use super::stack::Cache;
 use super::{clock, filter, pending, session, tallies};
@@ -86,6 +86,7 @@ pub(super) struct Local {
     /// Waiting that the thread has had since its last event, in nanoseconds.
     pub(super) since_event: u64,
     pub(super) rates: Rates,
+    spare: Spare,
     pub(super) stacks: Cache,
 }
 
@@ -131,6 +132,12 @@ impl Drop for Inside {
 }
 
 impl Inside {
+    /// The thread's spare records, if this call is not one of a signal handler that may have interrupted another use of them.
+    #[inline(always)]
+    pub(super) fn spare(&mut self) -> Option<&mut Spare> {
+        (!self.outer).then_some(&mut self.local.spare)
+    }
+
     /// Before the thread waits: the recording may be unmapped from here on. Returns what [`come_back`](Self::come_back) needs.
     pub(super) fn leave(&self) -> u64 {
         let session = self.local.session();
@@ -314,6 +321,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         (&raw mut (*local).next_look).write(0);
         if !of_this_session {
             (*local).shared.entries.set(&table.entries);
+            (&raw mut (*local).spare).write_bytes(0, 1);
         }
         (&raw mut (*local).attention).write(0);
         (&raw mut (*local).free_calls).write(0);
@@ -452,10 +460,10 @@ impl Local {
 
     /// Gives an object an entry that was made just now. If no holds are to be measured, its first use takes the short way.
     /// `filter`: the number of the filter before the object was made.
-    pub(super) fn expect(&mut self, address: usize, found: Found, filter: u32) {
+    pub(super) fn expect(&mut self, address: usize, found: Found, filter: u32, recursive: bool) {
         let entry = self.occupy(address, found).entry;
         if entry.first.load(Relaxed) == 0 && filter & filter::WATCHED == 0 {
-            entry.filter.store(filter, Relaxed);
+            entry.filter.store(filter::expected(filter, recursive), Relaxed);
         }
     }
 
