@@ -6,21 +6,14 @@ use super::plan::Plan;
 use super::report;
 use super::results::Results;
 use super::verdict;
-use latchwork_console::stats;
+use latchwork_console::{stats, table};
 
 /// The table that is printed, as Markdown, with the machine and the rule below it.
 pub fn markdown(plan: &Plan, results: &Results) -> String {
-    let mut text = String::new();
-    for (index, line) in report::lines(plan, results).into_iter().enumerate() {
-        let columns = line.len();
-        let cells: Vec<_> = line.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        text += &format!("| {} |\n", cells.join(" | "));
-        if index == 0 {
-            let rule =
-                (0..columns).map(|column| if (1..columns - 1).contains(&column) { "---:" } else { "---" });
-            text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
-        }
-    }
+    let lines = report::lines(plan, results);
+    let (head, candidates) = lines.split_first().expect("a header");
+    let mut text = table::markdown_head(head, |column| (1..head.len() - 1).contains(&column));
+    candidates.iter().for_each(|line| text += &table::markdown_row(line));
     text + &format!(
         "\n{}. Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the same \
          round. {} rounds. Rule: {}.\n",

@@ -4,7 +4,7 @@ use super::advice;
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
 use super::units::{bytes, count, percent, things, time};
-use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::table::{self, right};
 use std::fmt::Write as _;
 
 /// Lines of each table. The other reports have all.
@@ -42,7 +42,7 @@ fn locks(profile: &Profile) -> String {
     if classes.is_empty() {
         return String::new();
     }
-    let mut table = table([
+    let mut table = table::new([
         "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "±", "held 99%",
     ]);
     for class in &classes {
@@ -66,7 +66,7 @@ fn locks(profile: &Profile) -> String {
             known(class.holds.quantile_ns(0.99)),
         ]);
     }
-    (2..=11).for_each(|column| right(&mut table, column));
+    right(&mut table, 2..=11);
     let mut text = format!("\n{}\n", table.trim_fmt());
     let rest = profile.locks.len() - classes.len();
     if rest > 0 {
@@ -98,7 +98,7 @@ fn still_waiting(profile: &Profile, waiting: Unfinished) -> String {
 
 /// How threads waited for these classes, and where the locks went.
 fn manners(profile: &Profile, classes: &[&Class]) -> String {
-    let mut table = table([
+    let mut table = table::new([
         "how",
         "spinning",
         "handover",
@@ -128,7 +128,7 @@ fn manners(profile: &Profile, classes: &[&Class]) -> String {
             share(next.by_node, next.compared),
         ]);
     }
-    (1..=9).for_each(|column| right(&mut table, column));
+    right(&mut table, 1..=9);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -151,13 +151,13 @@ fn pairs(profile: &Profile) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut table = table(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
+    let mut table = table::new(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
     for (class, ((waiter, holder), (ns, error))) in all.iter().take(LINES) {
         let margin = if *error == Error::default() { String::new() } else { time(error.margin_ns()) };
         let share = percent(ratio(*ns, waited));
         table.add_row([time(*ns), margin, share, cut(waiter), cut(holder), cut(&class.name)]);
     }
-    (0..=2).for_each(|column| right(&mut table, column));
+    right(&mut table, 0..=2);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -167,8 +167,14 @@ fn conditions(profile: &Profile) -> String {
     if conditions.is_empty() {
         return String::new();
     }
-    let mut table =
-        table(["waiting for conditions and semaphores", "", "waits", "still waiting", "time", "notified"]);
+    let mut table = table::new([
+        "waiting for conditions and semaphores",
+        "",
+        "waits",
+        "still waiting",
+        "time",
+        "notified",
+    ]);
     for condition in conditions {
         table.add_row([
             cut(&condition.name),
@@ -179,7 +185,7 @@ fn conditions(profile: &Profile) -> String {
             count(condition.notifications),
         ]);
     }
-    (2..=5).for_each(|column| right(&mut table, column));
+    right(&mut table, 2..=5);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -208,17 +214,6 @@ fn cost(profile: &Profile) -> String {
         text += &fold(note, "");
     }
     text
-}
-
-fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header);
-    table
-}
-
-fn right(table: &mut Table, column: usize) {
-    table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
 }
 
 /// A name as wide as the tables allow. What stands at its end, file and line, is kept.

@@ -14,11 +14,11 @@ pub mod threads;
 
 use crate::measure::progress;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
+use latchwork_console::table;
 use latchwork_sim::{MAX_CLUSTERS, Memory, Number, Profile, THIS_MACHINE, this_machine_path};
 use places::{Distance, Places};
 use sample::{Sample, round};
@@ -191,9 +191,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn table(lines: &[Line], machine: &Machine) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["", "value", "quartiles", "source"]);
+    let mut table = table::new(["", "value", "quartiles", "source"]);
     for line in lines {
         let quartiles = line.sample.as_ref().map_or(String::new(), |sample| {
             format!("{} .. {}", round(sample.quartiles.0), round(sample.quartiles.1))
@@ -201,7 +199,7 @@ fn table(lines: &[Line], machine: &Machine) -> String {
         let source = line.source.split(';').next().unwrap_or_default().to_owned();
         table.add_row([line.name.to_owned(), line.value.to_string(), quartiles, source]);
     }
-    table.column_mut(1).expect("four columns").set_cell_alignment(CellAlignment::Right);
+    table::right(&mut table, [1]);
     format!("{}\n\n{}\n", machine.line(), table.trim_fmt())
 }
 

@@ -2,9 +2,8 @@
 
 use super::options::HARM;
 use super::{plan, suite};
-use comfy_table::{ContentArrangement, Table, presets};
-use console::Term;
 use latchwork_console::failure::Result;
+use latchwork_console::table;
 use latchwork_workloads::candidate::Candidate;
 use latchwork_workloads::registry;
 use std::fmt::Write as _;
@@ -23,12 +22,8 @@ pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> 
 }
 
 fn all() -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per workload, however long: that is what grep wants.
-    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
-    table.set_header(["name", "locks", "summary", "source"]);
+    let mut table = table::new(["name", "locks", "summary", "source"]);
+    table::fit(&mut table, 400);
     for info in registry::all() {
         table.add_row([info.name, &info.locks.to_string(), info.summary, info.source]);
     }

@@ -3,8 +3,8 @@
 use super::against;
 use super::plan::Plan;
 use super::results::{Place, Point, Results, Waits, varied};
-use comfy_table::{CellAlignment, Table, presets};
-use latchwork_console::stats;
+use comfy_table::Table;
+use latchwork_console::{stats, table};
 use std::fmt::Write as _;
 
 /// All of it. `header` says what it was measured on.
@@ -45,8 +45,6 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
 }
 
 fn table(plan: &Plan, results: &Results) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let extras = results.extras();
     // A column for the settings, if there is more than one.
     let several = plan.settings.len() > 1;
@@ -59,6 +57,9 @@ fn table(plan: &Plan, results: &Results) -> Table {
     if several {
         heads.insert(0, "settings");
     }
+    let words = if several { [0, 2] } else { [1, 1] };
+    let numbers = (0..heads.len()).filter(|column| !words.contains(column));
+    let mut table = table::new(heads);
     for settings in 0..plan.settings.len() {
         for (index, threads) in plan.threads.iter().enumerate() {
             for (lock, candidate) in plan.locks.iter().enumerate() {
@@ -75,12 +76,7 @@ fn table(plan: &Plan, results: &Results) -> Table {
             }
         }
     }
-    let words = if several { [0, 2] } else { [1, 1] };
-    let columns = heads.len();
-    table.set_header(heads);
-    for column in (0..columns).filter(|column| !words.contains(column)) {
-        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, numbers);
     table
 }
 

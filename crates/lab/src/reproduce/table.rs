@@ -3,19 +3,8 @@
 use super::claims::Claim;
 use super::document::{Answer, Document};
 use super::rule::{self, number};
-use comfy_table::{ContentArrangement, Table, presets};
-use console::Term;
+use latchwork_console::table;
 use std::fmt::Write as _;
-
-fn empty(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per claim, however long: that is what grep wants.
-    table.set_width(Term::stdout().size_checked().map_or(2000, |(_, columns)| columns.max(80)));
-    table.set_header(head.to_vec());
-    table
-}
 
 /// The claims and their rules, as `--list` and every run print them first.
 pub fn list(claims: &[Claim]) -> String {
@@ -43,7 +32,7 @@ pub fn list(claims: &[Claim]) -> String {
 
 /// The answers.
 pub fn text(document: &Document) -> String {
-    let mut table = empty(&[
+    let mut table = table::new([
         "claim",
         "on",
         "verdict",
@@ -53,6 +42,7 @@ pub fn text(document: &Document) -> String {
         "space",
         "",
     ]);
+    table::fit(&mut table, 2000);
     for answer in &document.answers {
         let (rule, ours) = tightest(answer);
         table.add_row([

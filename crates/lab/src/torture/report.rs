@@ -1,7 +1,7 @@
 //! What came out, as a table and as JSON.
 
 use super::{Plan, Results, Target};
-use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::table;
 use latchwork_torture::{Failed, Report, Totals};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -40,9 +40,7 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     }
     writeln!(text, "{} threads, {} s each, seed {}\n", plan.threads, plan.seconds, plan.seed)
         .expect("a String");
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    let mut table = table::new([
         "lock",
         "result",
         "rounds",
@@ -70,9 +68,7 @@ pub fn text(plan: &Plan, results: &Results) -> String {
             time(totals.longest_condition_wait_s),
         ]);
     }
-    for column in 2..=9 {
-        table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..=9);
     writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
     text += "readers: most seen inside at a time; gave up: timed waits; freed: locks, by the last to release them;\n\
              max: the longest untimed wait to read, to write, for a condition (not judged)\n";

@@ -9,12 +9,12 @@ mod operations;
 use super::Options;
 use crate::generated;
 use crate::measure::options::SEED;
-use comfy_table::{CellAlignment, Table, presets};
 use cost::Cost;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
+use latchwork_console::table;
 use operations::Operations;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -110,7 +110,7 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         "What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n",
         machine.line()
     );
-    let mut table = new_table(&["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
+    let mut table = table::new(["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
     for cost in costs {
         let paper = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
         table.add_row([
@@ -122,6 +122,7 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
             paper(cost.xeon),
         ]);
     }
+    table::right(&mut table, 1..=5);
     writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
     writeln!(
         text,
@@ -137,7 +138,7 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
     writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
         .expect("a String");
     let mut table =
-        new_table(&["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
+        table::new(["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
     for one in operations {
         let mut row = vec![one.strategy.to_owned()];
         for counts in [&one.lookup, &one.update] {
@@ -145,20 +146,11 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         }
         table.add_row(row);
     }
+    table::right(&mut table, 1..=6);
     writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
     text += "The first three columns are of lookups alone, the others what an update has more; on 8 CPUs, of a table\n\
              that fits the caches. accesses: words read and written, those of the chain included, which `ideal`\n\
              has too. misses: a cache line came from elsewhere. Fences are none in all of them: the asymmetric\n\
              ones are free for readers, and reclaimers pay (membarrier).\n";
     text
-}
-
-fn new_table(heads: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(heads);
-    for column in 1..heads.len() {
-        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
