@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 /// Shows the process until the user quits, a signal comes, or the process ends.
-pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order: Order) -> Result<()> {
+pub fn run(mut session: Session, signals: Signals, interval: Duration, order: Order) -> Result<()> {
     let fail = |error: io::Error| Failure::new(format!("terminal: {error}"));
     let mut raw = Raw::enter().map_err(fail)?;
     let mut terminal = Terminal::new(Ansi::default()).map_err(fail)?;

@@ -306,7 +306,7 @@ impl Results {
 }
 
 fn watch(plan: &Plan) -> Result<(Signals, ProgressBar)> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plan.measurements());
     bar.set_message(format!("{} variants of {}", plan.variants.len(), plan.subject.name()));
     Ok((signals, bar))

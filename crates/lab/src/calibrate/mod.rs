@@ -98,7 +98,7 @@ pub fn calibrate(options: &Options) -> Result<i32> {
         output::check("--json", path)?;
     }
     let machine = Machine::here();
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let mut calibration = Calibration::new(&machine)?;
     let bar = progress(STEPS.len());
     for (what, step) in STEPS {

@@ -110,7 +110,7 @@ pub fn choose(options: &Options) -> Result<i32> {
             plans.extend(prepared(question, machine, options.seed)?);
         }
     }
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plans.iter().map(|(plan, _)| plan.measurements()).sum());
     let borrowed: Vec<(&Plan, &How)> = plans.iter().map(|(plan, how)| (plan, how)).collect();
     let (results, interrupted) = sweep::run_all(&borrowed, &signals, &bar, |_| ());

@@ -179,7 +179,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     for one in ready.iter_mut().filter(|one| one.how.is_some()) {
         one.again = Some(claims.iter().flat_map(|claim| runner::points(claim.values(), one)).collect());
     }
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let work = Work { options, effort, store: &store, signals: &signals };
     if let Some(shard) = options.shard {
         return work.shard(shard, &claims, &experiments, &ready);

@@ -191,7 +191,7 @@ fn named<T>(all: Vec<T>, name_of: impl Fn(&T) -> &'static str, names: &[String])
 }
 
 fn run(plan: &Plan, targets: &[Target]) -> Result<Results> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let mut results = Results { started: SystemTime::now(), locks: Vec::new(), interrupted: None };
     let each = (plan.seconds * 1000.0) as u64;
     let bar = ProgressBar::new(each * targets.len() as u64).with_style(

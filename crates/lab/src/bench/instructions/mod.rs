@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<i32> {
         )));
     }
     common.check_files()?;
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let machine = Machine::here();
     let rounds = common.runs.unwrap_or(ROUNDS);
     let (costs, interrupted) = cost::measure(rounds, &signals);
