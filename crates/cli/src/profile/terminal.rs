@@ -3,7 +3,7 @@
 use super::advice;
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
-use super::units::{bytes, count, percent, things, time};
+use super::units::{self, bytes, count, percent, things, time};
 use latchwork_console::table::{self, right};
 use std::fmt::Write as _;
 
@@ -216,14 +216,9 @@ fn cost(profile: &Profile) -> String {
     text
 }
 
-/// A name as wide as the tables allow. What stands at its end, file and line, is kept.
+/// A name as wide as the tables allow.
 fn cut(name: &str) -> String {
-    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
-    if chars.len() <= WIDEST {
-        return chars.into_iter().collect();
-    }
-    let (head, tail) = (WIDEST / 2, WIDEST - WIDEST / 2 - 1);
-    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+    units::cut(name, WIDEST)
 }
 
 /// A sentence in lines of at most 100 characters. Lines after the first begin with `indent`.
@@ -287,11 +282,5 @@ mod tests {
             .find(|line| line.trim_start().starts_with("cache.mutex_"))
             .expect("a line for the lock");
         assert!(line.contains(" 99% "), "{line}");
-    }
-
-    #[test]
-    fn long_names_keep_their_ends() {
-        let cut = cut(&format!("{}::f (file.cc:7)", "n".repeat(100)));
-        assert!(cut.chars().count() == WIDEST && cut.ends_with("f (file.cc:7)"), "{cut}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
-use crate::profile::units::{count, percent, things, time};
+use crate::profile::units::{count, cut, percent, things, time};
 use crate::unseen::OTHER_LOCKS;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -49,17 +49,6 @@ pub fn columns(row: &Row, seconds: f64, whole: bool) -> [String; COLUMNS.len()] 
         time(per_second(figures.wait_ns, seconds)),
         figures.hold_mean_ns().map_or_else(|| "-".into(), time),
     ]
-}
-
-/// A name in so many characters. What stands at its end, file and line, is kept.
-pub fn cut(name: &str, width: usize) -> String {
-    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
-    if chars.len() <= width {
-        return chars.into_iter().collect();
-    }
-    let tail = width.saturating_sub(1) / 2;
-    let head = width.saturating_sub(1) - tail;
-    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
 }
 
 /// The table.
@@ -149,12 +138,5 @@ mod tests {
         look.rows = vec![row(&look.rows[0])];
         assert_eq!(columns(&look.rows[0], 1.0, false)[3], "99%");
         assert!(headline(7, "server", &look, false).ends_with("99% contended"));
-    }
-
-    #[test]
-    fn names_keep_their_ends() {
-        assert_eq!(cut("mutex of f (file.cc:7)", 32), "mutex of f (file.cc:7)");
-        let short = cut(&format!("mutex of {}::f (file.cc:7)", "n".repeat(40)), 32);
-        assert!(short.chars().count() == 32 && short.ends_with("(file.cc:7)"), "{short}");
     }
 }
