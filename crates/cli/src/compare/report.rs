@@ -8,7 +8,6 @@ use super::verdict::{self, Better, NOTABLE, Verdict};
 use latchwork_console::names::GLIBC;
 use latchwork_console::output::shell_word;
 use latchwork_console::{stats, table};
-use std::fmt::Write as _;
 
 /// All of it.
 pub fn text(plan: &Plan, results: &Results) -> String {
@@ -36,13 +35,12 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         && !plan.built_in
     {
         let which = if metric.better == Better::Higher { "more" } else { "less" };
-        writeln!(text, "metric: {} ({which} is better).", metric.expression()).expect("a String");
+        text += &format!("metric: {} ({which} is better).\n", metric.expression());
     }
     for candidate in &results.candidates {
         if let Some(Failed { round, why, output }) = &candidate.failed {
             let when = round.map_or("warm-up".into(), |round| format!("round {}", round + 1));
-            writeln!(text, "\n{} failed in {when}: {why}{}", candidate.choice.label(), tail(output))
-                .expect("a String");
+            text += &format!("\n{} failed in {when}: {why}{}\n", candidate.choice.label(), tail(output));
         }
     }
     text += "\n";

@@ -5,7 +5,6 @@ use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
 use super::units::{self, bytes, count, percent, things, time};
 use latchwork_console::table::{self, right};
-use std::fmt::Write as _;
 
 /// Lines of each table. The other reports have all.
 const LINES: usize = 10;
@@ -74,7 +73,7 @@ fn locks(profile: &Profile) -> String {
         let lost = profile.lost_ns().saturating_sub(shown);
         let lost =
             if lost == 0 { "no thread waited".into() } else { format!("threads waited {}", time(lost)) };
-        writeln!(text, "and {} more, for which {lost}", things(rest as u64, "class")).expect("a String");
+        text += &format!("and {} more, for which {lost}\n", things(rest as u64, "class"));
     }
     for class in classes.iter().filter(|class| class.waiting.threads > 0) {
         text += &fold(

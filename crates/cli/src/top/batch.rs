@@ -5,7 +5,6 @@ use crate::profile::findings::ratio;
 use crate::profile::units::{count, cut, percent, things, time};
 use crate::unseen::OTHER_LOCKS;
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 /// Rows of a table; the rest is counted below it.
 const ROWS: usize = 20;
@@ -58,7 +57,7 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     let mut line = |name: &str, cells: [&str; COLUMNS.len()]| {
         let mut line = format!("{name:NAME$}");
         for ((_, width), cell) in COLUMNS.iter().zip(cells) {
-            write!(line, " {cell:>width$}").expect("a String");
+            line += &format!(" {cell:>width$}");
         }
         text += line.trim_end();
         text.push('\n');
@@ -69,10 +68,10 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
         line(&cut(&row.name, NAME), cells.each_ref().map(String::as_str));
     }
     if rows.is_empty() {
-        writeln!(text, "{NO_LOCK} ({OTHER_LOCKS}.)").expect("a String");
+        text += &format!("{NO_LOCK} ({OTHER_LOCKS}.)\n");
     }
     if rows.len() > ROWS {
-        writeln!(text, "and {} more", rows.len() - ROWS).expect("a String");
+        text += &format!("and {} more\n", rows.len() - ROWS);
     }
     text
 }

@@ -7,7 +7,6 @@ use latchwork_console::stats;
 use latchwork_console::table::{self, markdown_head, markdown_row};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// A difference in throughput that counts.
 const MATTERS: f64 = 0.05;
@@ -144,14 +143,13 @@ fn legend(plan: &Plan, results: &Results) -> String {
     let mechanisms = distinct(&variants.collect::<Vec<_>>());
     let worthless: Vec<_> = mechanisms.into_iter().filter(worthless).collect();
     if !worthless.is_empty() {
-        writeln!(text, "Worth less than {:.0}% everywhere: {}.", MATTERS * 100.0, worthless.join(", "))
-            .expect("a String");
+        text += &format!("Worth less than {:.0}% everywhere: {}.\n", MATTERS * 100.0, worthless.join(", "));
     }
     if results.interrupted.is_some() {
         text += "Interrupted; this is what was measured until then.\n";
     }
     for failure in &results.failures {
-        writeln!(text, "FAILED: {failure}").expect("a String");
+        text += &format!("FAILED: {failure}\n");
     }
     text
 }
@@ -190,11 +188,11 @@ pub fn markdown(plan: &Plan, results: &Results) -> String {
     rows(plan, results).iter().for_each(|row| page += &markdown_row(row));
     page += "\n## Every point\n\nThe columns are the variants, by their numbers:\n\n";
     for (number, (_, variant)) in plan.variants.iter().enumerate().skip(1) {
-        writeln!(page, "{number}. {}: {}", variant.mechanism, variant.change).expect("a String");
+        page += &format!("{number}. {}: {}\n", variant.mechanism, variant.change);
     }
     for machine in 0..plan.machines.len().max(1) {
         if let Some(machine) = plan.machines.get(machine) {
-            writeln!(page, "\n### {}", machine.name).expect("a String");
+            page += &format!("\n### {}\n", machine.name);
         }
         let numbers = (1..plan.variants.len()).map(|number| number.to_string());
         page.push('\n');

@@ -6,7 +6,6 @@ use latchwork_console::failure::Result;
 use latchwork_console::table;
 use latchwork_workloads::candidate::Candidate;
 use latchwork_workloads::registry;
-use std::fmt::Write as _;
 
 /// The text for `--list`, with or without a workload's name.
 pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> {
@@ -46,22 +45,20 @@ fn all() -> String {
 fn one(name: &str, candidates: &[Candidate]) -> Result<String> {
     let info = plan::workload(name)?;
     let mut text = format!("{}: {}\n", info.name, info.summary);
-    writeln!(text, "  shows:     {}", info.shows).expect("a String");
-    writeln!(text, "  operation: {}", info.operation).expect("a String");
-    writeln!(text, "  source:    {}", info.source).expect("a String");
+    text += &format!("  shows:     {}\n", info.shows);
+    text += &format!("  operation: {}\n", info.operation);
+    text += &format!("  source:    {}\n", info.source);
     let names: Vec<_> = plan::fitting(&info, candidates).iter().map(|lock| lock.name).collect();
-    writeln!(text, "  locks:     {}", names.join(", ")).expect("a String");
+    text += &format!("  locks:     {}\n", names.join(", "));
     if info.parameters.is_empty() {
         return Ok(text + "  It has no parameters.\n");
     }
     text += "  parameters (--set NAME=VALUE):\n";
     for parameter in info.parameters {
-        writeln!(
-            text,
-            "    {} [{}]: {}; {}",
+        text += &format!(
+            "    {} [{}]: {}; {}\n",
             parameter.name, parameter.default, parameter.help, parameter.values
-        )
-        .expect("a String");
+        );
     }
     Ok(text)
 }

@@ -5,7 +5,6 @@ use super::plan::Plan;
 use super::results::{Place, Point, Results, Waits, varied};
 use comfy_table::Table;
 use latchwork_console::{stats, table};
-use std::fmt::Write as _;
 
 /// All of it. `header` says what it was measured on.
 pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
@@ -14,17 +13,15 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         text += "Interrupted; what was measured until then:\n";
     }
     let workload = &plan.workload;
-    writeln!(text, "{}: {}\n{header}\n", workload.name, workload.summary).expect("a String");
-    writeln!(text, "{}\n", table(plan, results).trim_fmt()).expect("a String");
-    writeln!(
-        text,
+    text += &format!("{}: {}\n{header}\n\n", workload.name, workload.summary);
+    text += &format!("{}\n\n", table(plan, results).trim_fmt());
+    text += &format!(
         "op: {}. Medians of {} run{}; +-: distance of the quartiles. fair: share of the better half of the\n\
-         threads (0.5 is fair). Waits for the lock: median, 99 of 100, longest.",
+         threads (0.5 is fair). Waits for the lock: median, 99 of 100, longest.\n",
         workload.operation,
         plan.runs,
         if plan.runs == 1 { "" } else { "s" },
-    )
-    .expect("a String");
+    );
     if results.points.iter().flat_map(|point| &point.runs).any(|run| run.waits.is_none()) {
         text += "-: no wait was timed.\n";
     }
@@ -36,7 +33,7 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         let why = point.failure.as_deref().unwrap_or_default();
         let lock = plan.locks[point.place.lock].name;
         let threads = plan.threads[point.place.threads];
-        writeln!(text, "\n{lock} FAILED with {threads} threads: {why}").expect("a String");
+        text += &format!("\n{lock} FAILED with {threads} threads: {why}\n");
     }
     text += "\n";
     text += &conclusion(plan, results);
@@ -159,14 +156,12 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
             .collect();
         let varied = varied(plan, settings);
         let with = if varied.is_empty() { String::new() } else { format!(" and {varied}") };
-        writeln!(
-            text,
-            "With {} threads{with}: {} is the fastest; as a share of it: {}.",
+        text += &format!(
+            "With {} threads{with}: {} is the fastest; as a share of it: {}.\n",
             plan.threads[last],
             name(order[0].0),
             others.join(", ")
-        )
-        .expect("a String");
+        );
     }
     text
 }

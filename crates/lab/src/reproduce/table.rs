@@ -4,7 +4,6 @@ use super::claims::Claim;
 use super::document::{Answer, Document};
 use super::rule::{self, number};
 use latchwork_console::table;
-use std::fmt::Write as _;
 
 /// The claims and their rules, as `--list` and every run print them first.
 pub fn list(claims: &[Claim]) -> String {
@@ -13,19 +12,19 @@ pub fn list(claims: &[Claim]) -> String {
          a rule have to be met, in every run.\n",
     );
     for claim in claims {
-        write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.sentence())
-            .expect("a String");
+        text +=
+            &format!("\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.sentence());
         match claim.on().join(", ") {
             none if none.is_empty() => (),
-            machines => writeln!(text, "    on: {machines}").expect("a String"),
+            machines => text += &format!("    on: {machines}\n"),
         }
         for line in rule::lines(&claim.checks) {
-            writeln!(text, "    rule: {line}").expect("a String");
+            text += &format!("    rule: {line}\n");
         }
     }
     text += "\nWhat the papers' words mean here:\n";
     for (words, meaning) in rule::GLOSSARY {
-        writeln!(text, "    {words}: {meaning}").expect("a String");
+        text += &format!("    {words}: {meaning}\n");
     }
     text
 }

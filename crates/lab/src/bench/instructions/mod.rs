@@ -17,7 +17,6 @@ use latchwork_console::signals::Signals;
 use latchwork_console::table;
 use operations::Operations;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// What the user types where a workload's name stands otherwise.
@@ -123,20 +122,17 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         ]);
     }
     table::right(&mut table, 1..=5);
-    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
-    writeln!(
-        text,
+    text += &format!("{}\n\n", table.trim_fmt());
+    text += &format!(
         "instructions: in units of the first line. ns: median of {rounds} rounds{}; +-: distance of the quartiles.\n\
          POWER4, Xeon: what the paper has for 1.45 GHz and 3.06 GHz, where it has the operation. -: not on this\n\
-         machine.\n",
+         machine.\n\n",
         if interrupted { " at most" } else { "" }
-    )
-    .expect("a String");
+    );
     if interrupted {
         return text;
     }
-    writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
-        .expect("a String");
+    text += "What an operation on the hash table executes (Table 7, counted in the simulator)\n\n";
     let mut table =
         table::new(["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
     for one in operations {
@@ -147,7 +143,7 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         table.add_row(row);
     }
     table::right(&mut table, 1..=6);
-    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
+    text += &format!("{}\n\n", table.trim_fmt());
     text += "The first three columns are of lookups alone, the others what an update has more; on 8 CPUs, of a table\n\
              that fits the caches. accesses: words read and written, those of the chain included, which `ideal`\n\
              has too. misses: a cache line came from elsewhere. Fences are none in all of them: the asymmetric\n\
