@@ -1,8 +1,8 @@
 //! `latchwork compare` on small shell programs.
 
 use crate::common::{
-    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr,
-    stdout, with_growing_time,
+    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, send, stderr,
+    stdout, until_alive, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;
@@ -480,12 +480,8 @@ fn ctrl_c_prints_what_there_is_and_leaves_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while alive(&format!("sleep\0{mark}")) < 2 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    until_alive(&mut child, &format!("sleep\0{mark}"), 2);
+    send(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let text = stdout(&output);

@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -139,8 +139,7 @@ fn ctrl_c_and_the_end_of_the_process_end_the_recording() {
         if kill {
             running.0.kill().unwrap();
         } else {
-            // SAFETY: a signal to a child that was not yet waited for.
-            unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+            send(&profile, libc::SIGINT);
         }
         let output = profile.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -191,8 +190,7 @@ fn errors_say_why_a_process_cannot_be_observed() {
     let mut first = first.stdout(Stdio::piped()).spawn().unwrap();
     first.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
     refused(&running.pid(), &format!("recorded already, by process {}", first.id()));
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(first.id() as i32, libc::SIGTERM) };
+    send(&first, libc::SIGTERM);
     // It ends by the signal, or in order.
     let mut rest = Vec::new();
     first.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();

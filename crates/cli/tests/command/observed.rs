@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: what the observed process does meanwhile, and what other users may do.
 
-use crate::common::{compile, in_time, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, in_time, latchwork, output, scratch, send, stderr, stdout};
 use crate::live::{BUSY, Running, observers_directory, parse};
 use serde_json::Value;
 use std::fs;
@@ -63,8 +63,7 @@ fn only_recordings_are_kept() {
         std::os::unix::fs::symlink(&secret, observed.join(name)).unwrap();
     }
     fs::write(observed.join("2"), "no recording").unwrap();
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let names: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -116,8 +115,7 @@ fn top_follows_a_process_that_executes_another_program() {
     // The first of these lines may be from before.
     let before = (0..5).map(|_| acquisitions()).count();
     assert!((before..100).any(|_| acquisitions() > 0), "the program that runs now is not seen");
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(top.id() as i32, libc::SIGTERM) };
+    send(&top, libc::SIGTERM);
     top.wait().unwrap();
     running.end();
     fs::remove_dir_all(directory).unwrap();
@@ -147,8 +145,7 @@ fn both_programs_of_a_process_are_in_its_profile() {
     recordings(1);
     succeed(&mut running);
     recordings(2);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = parse(&stdout(&output));
@@ -203,8 +200,7 @@ fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
     // Between two looks the program may fork many.
     let files = || fs::read_dir(observers_directory(&pid).unwrap()).unwrap().count();
     until(|| (files() < 60).then_some(()));
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(top.id() as i32, libc::SIGTERM) };
+    send(&top, libc::SIGTERM);
     top.wait().unwrap();
     drop(running);
     fs::remove_dir_all(directory).unwrap();
@@ -246,8 +242,7 @@ fn an_ignored_signal_does_not_end_a_recording() {
     let profile = profile.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until(|| observers_directory(&running.pid()));
     for signal in [libc::SIGHUP, libc::SIGINT] {
-        // SAFETY: a signal to a child that was not yet waited for.
-        unsafe { libc::kill(profile.id() as i32, signal) };
+        send(&profile, signal);
     }
     let report = parse(&stdout(&profile.wait_with_output().unwrap()));
     assert!(report["seconds"].as_f64().unwrap() > 0.45, "{report}");
@@ -267,18 +262,14 @@ fn a_process_that_is_stopped_at_the_end_loses_nothing() {
     let profile = profile.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until(|| observers_directory(&pid));
     thread::sleep(Duration::from_millis(300));
-    // SAFETY: signals to children that were not yet waited for.
-    unsafe {
-        libc::kill(running.0.id() as i32, libc::SIGSTOP);
-        libc::kill(profile.id() as i32, libc::SIGINT);
-    }
+    send(&running.0, libc::SIGSTOP);
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("may be missing") && stderr(&output).contains("stopped"));
     assert!(parse(&stdout(&output))["seconds"].as_f64().unwrap() > 0.2);
     assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(running.0.id() as i32, libc::SIGCONT) };
+    send(&running.0, libc::SIGCONT);
     running.end();
     fs::remove_dir_all(directory).unwrap();
 }

@@ -1,6 +1,6 @@
 //! `latchwork profile`: programs whose waits are known.
 
-use crate::common::{UNTIL_ASLEEP, compile, compile_with, latchwork, output, scratch, stderr, stdout};
+use crate::common::{UNTIL_ASLEEP, compile, compile_with, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -381,8 +381,7 @@ fn a_signal_reaches_the_program_and_the_report_comes() {
             .unwrap();
         let mut line = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
-        // SAFETY: a signal to a child that was not yet waited for.
-        unsafe { libc::kill(child.id() as i32, signal) };
+        send(&child, signal);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(status));
         assert!(stderr(&output).contains("Threads spent"), "{}", stderr(&output));

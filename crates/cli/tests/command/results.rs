@@ -1,7 +1,8 @@
 //! When results are written, and what signals do meanwhile.
 
 use crate::common::{
-    alive, compile, in_time, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
+    compile, in_time, latchwork, latchwork_of_locking_programs, limit, mark, scratch, send, stderr, stdout,
+    until_alive,
 };
 use serde_json::Value;
 use std::ffi::CString;
@@ -38,12 +39,8 @@ fn with_nothing_measured_the_files_of_before_stay() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while alive(&format!("sleep\0{mark}")) < 1 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    until_alive(&mut child, &format!("sleep\0{mark}"), 1);
+    send(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stdout(&output).contains("nothing yet"), "{}", stdout(&output));
@@ -120,11 +117,9 @@ fn a_run_with_a_pause_is_repeated() {
         assert!(begin.elapsed() < Duration::from_secs(300), "it does not run");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: a signal to a child that was not yet waited for.
-    let signal = |signal| unsafe { libc::kill(child.id() as i32, signal) };
-    signal(libc::SIGSTOP);
+    send(&child, libc::SIGSTOP);
     std::thread::sleep(Duration::from_millis(100));
-    signal(libc::SIGCONT);
+    send(&child, libc::SIGCONT);
     fs::write(directory.join("goes-on"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -294,8 +289,7 @@ fn signals_end_a_command_that_cannot_write_its_results() {
             unsafe { command.pre_exec(ignore_none) };
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             until_it_opens_a_pipe(&mut child);
-            // SAFETY: a signal to a child that was not yet waited for.
-            unsafe { libc::kill(child.id() as i32, signal) };
+            send(&child, signal);
             let ended = ended(&mut child).unwrap_or_else(|| {
                 let _ = child.kill();
                 panic!("{arguments:?} goes on after signal {signal}")

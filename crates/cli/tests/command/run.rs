@@ -1,7 +1,7 @@
 //! `latchwork run`: the program must not notice that latchwork started it.
 
 use crate::COMMAND;
-use crate::common::{compile, latchwork, limit, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, limit, output, scratch, send, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,8 +53,7 @@ fn exit_status_and_signals_are_the_programs_own() {
     while !fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("sleep") {
         std::thread::yield_now();
     }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
 }
 

@@ -165,6 +165,22 @@ pub fn until_it_watches_for_ctrl_c(command: &Child) {
     }
 }
 
+/// Sends a signal to a child that was not yet waited for.
+pub fn send(child: &Child, signal: i32) {
+    // SAFETY: a system call with plain arguments.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// Waits until so many running processes have `mark` in their command line. `command` has to run meanwhile.
+pub fn until_alive(command: &mut Child, mark: &str, count: usize) {
+    let begin = Instant::now();
+    while alive(mark) < count {
+        assert!(command.try_wait().unwrap().is_none(), "the command ended by itself");
+        assert!(begin.elapsed() < Duration::from_secs(300), "{mark:?} does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// How many running processes have `mark` in their command line.
 pub fn alive(mark: &str) -> usize {
     processes(|command_line| command_line.contains(mark))

@@ -1,7 +1,7 @@
 //! `latchwork-lab predict`: what comes out of a trace that is written here.
 
 use crate::COMMAND;
-use crate::common::{latchwork, output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
+use crate::common::{latchwork, output, scratch, send, stderr, stdout, until_it_watches_for_ctrl_c};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
 use serde_json::Value;
@@ -215,8 +215,7 @@ fn a_signal_ends_simulations_that_run() {
         .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     until_it_watches_for_ctrl_c(&child);
-    // SAFETY: a signal to a process of this test, which has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     let ended = (0..3000).find_map(|_| {
         thread::sleep(Duration::from_millis(100));
         child.try_wait().unwrap()
