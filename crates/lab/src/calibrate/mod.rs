@@ -122,7 +122,7 @@ pub fn calibrate(options: &Options) -> Result<i32> {
     if to_stdout(&options.output) {
         output::print(&text)?;
     } else {
-        write(&path, &text)?;
+        output::write("--output", &path, &text)?;
     }
     let json = || serde_json::to_string_pretty(&lines).expect("plain data") + "\n";
     match &options.json {
@@ -176,18 +176,6 @@ fn default_path() -> Result<PathBuf> {
         Failure::usage(format!("cannot make {}: {error}; use --output", directory.display()))
     })?;
     Ok(path)
-}
-
-/// Writes beside the file first: one that is there already stays whole.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    output::write("--output", &beside, text)?;
-    std::fs::rename(&beside, path).map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        Failure::new(format!("--output {}: {error}", path.display()))
-    })
 }
 
 fn table(lines: &[Line], machine: &Machine) -> String {
