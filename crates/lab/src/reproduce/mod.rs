@@ -335,15 +335,7 @@ fn announce(options: &Options, claims: &[Claim]) -> Result<()> {
 }
 
 fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> {
-    let to_stdout = options.json_only();
-    if to_stdout {
-        output::print(&document.json(ready))?;
-    } else {
-        output::print(&table::text(document))?;
-    }
-    if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
-        output::write("--json", path, &document.json(ready))?;
-    }
+    output::report(options.json.as_deref(), || table::text(document), || document.json(ready))?;
     if let Some(path) = &options.markdown {
         markdown::write(document, path)?;
     }

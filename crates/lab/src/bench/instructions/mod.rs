@@ -17,7 +17,6 @@ use latchwork_console::signals::Signals;
 use latchwork_console::table;
 use operations::Operations;
 use serde::Serialize;
-use std::path::Path;
 
 /// What the user types where a workload's name stands otherwise.
 pub const NAME: &str = "instructions";
@@ -83,18 +82,10 @@ pub fn run(options: &Options) -> Result<i32> {
         };
         serde_json::to_string_pretty(&document).expect("plain data") + "\n"
     };
-    match common.json.as_deref() {
-        Some(path) if path == Path::new("-") => output::print(&document())?,
-        path => {
-            output::print(&text(&machine, rounds, &costs, &operations))?;
-            if let Some(path) = path {
-                output::write("--json", path, &document())?;
-            }
-        }
-    }
+    let text = || text(&machine, rounds, &costs, &operations);
+    output::report(common.json.as_deref(), text, document)?;
     if let Some(path) = &common.markdown {
-        let tables = text(&machine, rounds, &costs, &operations);
-        let page = format!("{}```text\n{tables}```\n", generated::head(&machine.line()));
+        let page = format!("{}```text\n{}```\n", generated::head(&machine.line()), text());
         output::write("--markdown", path, &page)?;
     }
     Ok(interrupted.map_or(0, |signal| 128 + signal))
