@@ -20,6 +20,12 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
+/// The same of values that may be none.
+pub fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| median(&values))
+}
+
 /// The distance between the quartiles, relative to the median.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
