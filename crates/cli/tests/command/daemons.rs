@@ -1,8 +1,8 @@
 //! `latchwork compare`, `profile`, `record` and `tune` on programs that go on in the background.
 
 use crate::common::{
-    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send, stderr,
-    stdout,
+    Scratch, alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send,
+    stderr, stdout,
 };
 use serde_json::Value;
 use std::fs;
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
 }"#;
 
 struct Daemon {
-    directory: PathBuf,
+    directory: Scratch,
     program: PathBuf,
     /// An argument that no other process has.
     mark: String,
@@ -90,7 +90,6 @@ impl Daemon {
 
     fn gone(self) {
         assert_eq!(alive(&self.mark), 0);
-        fs::remove_dir_all(self.directory).unwrap();
     }
 }
 

@@ -115,7 +115,6 @@ fn a_process_that_runs_is_recorded() {
         assert!(occupied < 64 << 20, "{occupied} bytes: the copy has holes");
         running.end();
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -146,7 +145,6 @@ fn ctrl_c_and_the_end_of_the_process_end_the_recording() {
         assert!(parse(&stdout(&output))["seconds"].as_f64().is_some());
         drop(running);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -204,7 +202,6 @@ fn errors_say_why_a_process_cannot_be_observed() {
     assert_eq!(output(&["top", "1", "--json"]).status.code(), Some(2));
     let no_terminal = output(&["top", "1"]);
     assert_eq!(no_terminal.status.code(), Some(2), "{}", stderr(&no_terminal));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -248,7 +245,6 @@ fn top_prints_tables_and_json() {
     let ended = long.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "after {:?}: {}", begin.elapsed(), stderr(&ended));
     assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The directory of the observer, from the memory map of the process that it records.
@@ -288,7 +284,6 @@ fn an_observer_that_is_gone_keeps_no_other_one_out() {
         }
     }
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// An observer and its process that were both killed have left a directory. One that is in use is locked, or its process may record.
@@ -328,7 +323,6 @@ fn what_the_killed_left_is_removed() {
         fs::remove_dir_all(path).unwrap();
     }
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `htop` shows the numbers of threads.

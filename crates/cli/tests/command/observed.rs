@@ -43,7 +43,6 @@ fn directories_of_others_are_not_waited_for() {
     fs::remove_dir_all(trap).unwrap();
     assert_eq!(observed.status.code(), Some(0), "{}", stderr(&observed));
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The directory of the recording belongs to the user of the process, and the command may be root's.
@@ -69,7 +68,6 @@ fn only_recordings_are_kept() {
     let names: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with(&pid), "{names:?}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Locks a mutex in two threads. It executes itself when it reads a byte.
@@ -118,7 +116,6 @@ fn top_follows_a_process_that_executes_another_program() {
     send(&top, libc::SIGTERM);
     top.wait().unwrap();
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -151,7 +148,6 @@ fn both_programs_of_a_process_are_in_its_profile() {
     let report = parse(&stdout(&output));
     assert_eq!(report["processes"].as_array().map(Vec::len), Some(2), "{report}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server with a process for each connection.
@@ -203,7 +199,6 @@ fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
     send(&top, libc::SIGTERM);
     top.wait().unwrap();
     drop(running);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `main` may end by `pthread_exit`.
@@ -219,7 +214,6 @@ fn a_process_whose_first_thread_has_ended_is_observed() {
     let table = output(&["top", "--once", "--interval", "0.3", &running.pid()]);
     assert_eq!(table.status.code(), Some(0), "{}", stderr(&table));
     drop(running);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// As `nohup latchwork profile --pid PID --seconds 3600 &`.
@@ -247,7 +241,6 @@ fn an_ignored_signal_does_not_end_a_recording() {
     let report = parse(&stdout(&profile.wait_with_output().unwrap()));
     assert!(report["seconds"].as_f64().unwrap() > 0.45, "{report}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// By a debugger, or by Ctrl-Z in its terminal.
@@ -271,7 +264,6 @@ fn a_process_that_is_stopped_at_the_end_loses_nothing() {
     assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
     send(&running.0, libc::SIGCONT);
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Ctrl-Z gives the terminal back as it was, `fg` brings the screen again, and Ctrl-\ ends as `q` does.
@@ -330,7 +322,6 @@ fn the_screen_goes_and_comes_with_job_control() {
     assert!(until_seen(&mut master, " echo ").contains(" icanon "));
     shell.wait().unwrap();
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server that root started and that has given up its rights; and it calls itself something that would paint root's terminal.
@@ -349,5 +340,4 @@ fn a_process_that_cannot_be_looked_into_is_not_said_to_be_without_latchwork() {
     assert!(text.contains(&format!("a[31m ({})", running.pid())) || !is_root, "{text:?}");
     assert!(text.contains("by root only") || is_root, "{text:?}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }

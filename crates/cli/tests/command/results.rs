@@ -47,7 +47,6 @@ fn with_nothing_measured_the_files_of_before_stay() {
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
@@ -76,7 +75,6 @@ fn a_result_that_cannot_be_written_loses_no_other_one() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("The recording is kept"), "{}", stderr(&output));
     assert!(directory.join("folded").exists());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Nor because glibc's run of a late round failed, or a command beside it.
@@ -98,7 +96,6 @@ fn a_late_failure_keeps_the_rounds_before_it() {
         assert_eq!(json["candidates"][0]["runs"].as_array().unwrap().len(), 2, "{json}");
         assert!(json["failure"].as_str().unwrap().contains(why), "{json}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The time for which the command is stopped is not the program's.
@@ -125,7 +122,6 @@ fn a_run_with_a_pause_is_repeated() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("is repeated"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 3);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// SIGCONT also comes to a command that was not stopped. However often it comes, the measuring ends.
@@ -140,7 +136,6 @@ fn a_run_is_repeated_three_times_at_most() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("during each of 4 attempts"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 2 * 4);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The kernel counts what the command has when it starts a program into the program's peak.
@@ -153,7 +148,6 @@ fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {
     assert_eq!(json["candidates"][2]["verdict"], "failed", "{json}");
     let peak = json["candidates"][0]["summary"]["memory_bytes"]["max"].as_f64().unwrap();
     assert!(peak < 11e6, "{peak}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The lock is not kept for programs for which it was not measured.
@@ -165,7 +159,6 @@ fn the_command_that_keeps_a_lock_leaves_out_the_same_programs() {
     let output = compare(&options, script, &directory);
     let text = stdout(&output);
     assert!(text.contains("latchwork run --mutex shfl --only 'sh,da*' --not x -- sh -c "), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -210,7 +203,6 @@ fn two_results_need_two_files() {
     assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
     let output = run(&["record", "--read", "not-there"]);
     assert!(stderr(&output).contains("not-there: No such file"), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What keeps a program from being recorded is named, and nothing else.
@@ -231,7 +223,6 @@ fn a_limit_on_memory_is_named() {
             "{words:?}: {text}"
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Two commands find a directory empty at once: one of them may keep its recording there.
@@ -260,7 +251,6 @@ fn a_directory_is_kept_for_one_recording() {
         assert!([[Some(0), Some(2)], [Some(2), Some(0)]].contains(&status), "{both:?}");
         assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A pipe that no process reads.
@@ -299,7 +289,6 @@ fn signals_end_a_command_that_cannot_write_its_results() {
             assert!(left.is_empty(), "{arguments:?}: {left:?}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Waits until the command has slept for a second, and its program has ended: it waits for the other end of a pipe.

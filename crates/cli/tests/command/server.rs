@@ -1,8 +1,8 @@
 //! `latchwork compare --server`: a server under each lock, with a load generator beside it.
 
 use crate::common::{
-    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send, stderr,
-    until_alive, with_growing_time,
+    Scratch, alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send,
+    stderr, until_alive, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
 }"#;
 
 struct Server {
-    directory: PathBuf,
+    directory: Scratch,
     program: PathBuf,
     port: u16,
 }
@@ -109,7 +109,6 @@ impl Server {
 
     fn gone(self) {
         assert_eq!(self.running(), 0);
-        fs::remove_dir_all(self.directory).unwrap();
     }
 }
 
