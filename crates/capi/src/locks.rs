@@ -110,32 +110,50 @@ unsafe fn give_until<T: Token>(
     }
 }
 
-// SAFETY, for all functions below: C passes a live lock of the table's type, tokens that it got from the acquisition that it
-// ends, valid times, and room for tokens.
-impl MutexOps {
-    /// The table of a lock.
-    pub const fn of<L: RawMutex<Machine = Native>>(name: &'static CStr) -> Self {
-        unsafe extern "C" fn lock<L: RawMutex>(lock: Lock) -> usize {
+/// The functions of a table that acquire a lock in one way and end that: wait, try, give up at a deadline, release.
+macro_rules! acquisition {
+    ($raw:ident, $token:ident: $lock:ident = $wait:ident, $trylock:ident = $try:ident, $clocklock:ident = $until:ident,
+     $unlock:ident = $release:ident) => {
+        unsafe extern "C" fn $lock<L: $raw>(lock: Lock) -> usize {
             // SAFETY: see above.
-            unsafe { &*lock.cast::<L>() }.lock().into_word()
+            unsafe { &*lock.cast::<L>() }.$wait().into_word()
         }
-        unsafe extern "C" fn trylock<L: RawMutex>(lock: Lock, token: *mut usize) -> c_int {
+        unsafe extern "C" fn $trylock<L: $raw>(lock: Lock, token: *mut usize) -> c_int {
             // SAFETY: see above.
-            unsafe { give((*lock.cast::<L>()).try_lock(), token, EBUSY) }
+            unsafe { give((*lock.cast::<L>()).$try(), token, EBUSY) }
         }
-        unsafe extern "C" fn clocklock<L: RawMutex>(
+        unsafe extern "C" fn $clocklock<L: $raw>(
             lock: Lock,
             clock: clockid_t,
             time: *const timespec,
             token: *mut usize,
         ) -> c_int {
             // SAFETY: see above.
-            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<L>()).lock_until(deadline)) }
+            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<L>()).$until(deadline)) }
         }
-        unsafe extern "C" fn unlock<L: RawMutex>(lock: Lock, token: usize) {
+        unsafe extern "C" fn $unlock<L: $raw>(lock: Lock, token: usize) {
             // SAFETY: see above.
-            unsafe { (*lock.cast::<L>()).unlock(L::Token::from_word(token)) };
+            unsafe { (*lock.cast::<L>()).$release(L::$token::from_word(token)) };
         }
+    };
+}
+
+/// A function of a table that turns an acquisition into one of another kind.
+macro_rules! change {
+    ($raw:ident, $token:ident: $name:ident) => {
+        unsafe extern "C" fn $name<L: $raw>(lock: Lock, token: usize) -> usize {
+            // SAFETY: see above.
+            unsafe { (*lock.cast::<L>()).$name(L::$token::from_word(token)).into_word() }
+        }
+    };
+}
+
+// SAFETY, for all functions of the tables: C passes a live lock of the table's type, tokens that it got from the acquisition that
+// it ends, valid times, and room for tokens.
+impl MutexOps {
+    /// The table of a lock.
+    pub const fn of<L: RawMutex<Machine = Native>>(name: &'static CStr) -> Self {
+        acquisition!(RawMutex, Token: lock = lock, trylock = try_lock, clocklock = lock_until, unlock = unlock);
         MutexOps {
             name: name.as_ptr(),
             size: size_of::<L>(),
@@ -161,48 +179,8 @@ impl MutexOps {
 impl RwLockOps {
     /// The table of a lock.
     pub const fn of<R: RawRwLock<Machine = Native>>(name: &'static CStr) -> Self {
-        unsafe extern "C" fn rdlock<R: RawRwLock>(lock: Lock) -> usize {
-            // SAFETY: see above.
-            unsafe { &*lock.cast::<R>() }.read().into_word()
-        }
-        unsafe extern "C" fn tryrdlock<R: RawRwLock>(lock: Lock, token: *mut usize) -> c_int {
-            // SAFETY: see above.
-            unsafe { give((*lock.cast::<R>()).try_read(), token, EBUSY) }
-        }
-        unsafe extern "C" fn clockrdlock<R: RawRwLock>(
-            lock: Lock,
-            clock: clockid_t,
-            time: *const timespec,
-            token: *mut usize,
-        ) -> c_int {
-            // SAFETY: see above.
-            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<R>()).read_until(deadline)) }
-        }
-        unsafe extern "C" fn rdunlock<R: RawRwLock>(lock: Lock, token: usize) {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).unlock_read(R::Read::from_word(token)) };
-        }
-        unsafe extern "C" fn wrlock<R: RawRwLock>(lock: Lock) -> usize {
-            // SAFETY: see above.
-            unsafe { &*lock.cast::<R>() }.write().into_word()
-        }
-        unsafe extern "C" fn trywrlock<R: RawRwLock>(lock: Lock, token: *mut usize) -> c_int {
-            // SAFETY: see above.
-            unsafe { give((*lock.cast::<R>()).try_write(), token, EBUSY) }
-        }
-        unsafe extern "C" fn clockwrlock<R: RawRwLock>(
-            lock: Lock,
-            clock: clockid_t,
-            time: *const timespec,
-            token: *mut usize,
-        ) -> c_int {
-            // SAFETY: see above.
-            unsafe { give_until(clock, time, token, |deadline| (*lock.cast::<R>()).write_until(deadline)) }
-        }
-        unsafe extern "C" fn wrunlock<R: RawRwLock>(lock: Lock, token: usize) {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).unlock_write(R::Write::from_word(token)) };
-        }
+        acquisition!(RawRwLock, Read: rdlock = read, tryrdlock = try_read, clockrdlock = read_until, rdunlock = unlock_read);
+        acquisition!(RawRwLock, Write: wrlock = write, trywrlock = try_write, clockwrlock = write_until, wrunlock = unlock_write);
         unsafe extern "C" fn destroy<R: RawRwLock>(lock: Lock) {
             // SAFETY: see above; no thread uses the lock any more.
             unsafe { lock.cast::<R>().drop_in_place() };
@@ -227,10 +205,7 @@ impl RwLockOps {
 
     /// The table of a lock that can downgrade: its writer becomes a reader.
     pub const fn downgradable<R: RawDowngrade<Machine = Native>>(name: &'static CStr) -> Self {
-        unsafe extern "C" fn downgrade<R: RawDowngrade>(lock: Lock, token: usize) -> usize {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).downgrade(R::Write::from_word(token)).into_word() }
-        }
+        change!(RawDowngrade, Write: downgrade);
         RwLockOps { downgrade: Some(downgrade::<R>), ..Self::of::<R>(name) }
     }
 
@@ -240,17 +215,20 @@ impl RwLockOps {
     }
 }
 
-/// Stores the token that an upgrade leaves: that of the write acquisition, or that of the upgradable read, which goes on.
+/// Upgrades the read whose token is in `token` with `attempt`. Stores the token that is left: that of the write acquisition, or that of
+/// the upgradable read, which goes on.
 ///
 /// # Safety
 ///
-/// `token` is valid for writes.
-unsafe fn give_upgraded<R: RawUpgrade>(
-    result: Result<R::Write, R::Upgradable>,
+/// `token` is valid, and has the token of an upgradable read.
+unsafe fn upgraded<R: RawUpgrade>(
     token: *mut usize,
     failed: c_int,
+    attempt: impl FnOnce(R::Upgradable) -> Result<R::Write, R::Upgradable>,
 ) -> c_int {
-    let (word, result) = match result {
+    // SAFETY: the caller's pointer is valid, and has the token of an upgradable read.
+    let upgradable = unsafe { R::Upgradable::from_word(*token) };
+    let (word, result) = match attempt(upgradable) {
         Ok(write) => (write.into_word(), 0),
         Err(upgradable) => (upgradable.into_word(), failed),
     };
@@ -259,43 +237,19 @@ unsafe fn give_upgraded<R: RawUpgrade>(
     result
 }
 
-// SAFETY, for all functions below: as for those above.
 impl UpgradeOps {
     /// The table of a lock.
     const fn of<R: RawUpgrade<Machine = Native>>() -> Self {
-        unsafe extern "C" fn uplock<R: RawUpgrade>(lock: Lock) -> usize {
-            // SAFETY: see above.
-            unsafe { &*lock.cast::<R>() }.upgradable().into_word()
-        }
-        unsafe extern "C" fn tryuplock<R: RawUpgrade>(lock: Lock, token: *mut usize) -> c_int {
-            // SAFETY: see above.
-            unsafe { give((*lock.cast::<R>()).try_upgradable(), token, EBUSY) }
-        }
-        unsafe extern "C" fn clockuplock<R: RawUpgrade>(
-            lock: Lock,
-            clock: clockid_t,
-            time: *const timespec,
-            token: *mut usize,
-        ) -> c_int {
-            // SAFETY: see above.
-            unsafe {
-                give_until(clock, time, token, |deadline| (*lock.cast::<R>()).upgradable_until(deadline))
-            }
-        }
-        unsafe extern "C" fn upunlock<R: RawUpgrade>(lock: Lock, token: usize) {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).unlock_upgradable(R::Upgradable::from_word(token)) };
-        }
-        unsafe extern "C" fn upgrade<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).upgrade(R::Upgradable::from_word(token)).into_word() }
-        }
+        acquisition!(
+            RawUpgrade, Upgradable: uplock = upgradable, tryuplock = try_upgradable, clockuplock = upgradable_until,
+            upunlock = unlock_upgradable
+        );
+        change!(RawUpgrade, Upgradable: upgrade);
+        change!(RawUpgrade, Upgradable: downgrade_upgradable);
+        change!(RawUpgrade, Write: downgrade_to_upgradable);
         unsafe extern "C" fn tryupgrade<R: RawUpgrade>(lock: Lock, token: *mut usize) -> c_int {
-            // SAFETY: see above. The token in the program's room is that of its upgradable read.
-            unsafe {
-                let result = (*lock.cast::<R>()).try_upgrade(R::Upgradable::from_word(*token));
-                give_upgraded::<R>(result, token, EBUSY)
-            }
+            // SAFETY: see above.
+            unsafe { upgraded::<R>(token, EBUSY, |upgradable| (*lock.cast::<R>()).try_upgrade(upgradable)) }
         }
         unsafe extern "C" fn clockupgrade<R: RawUpgrade>(
             lock: Lock,
@@ -303,25 +257,16 @@ impl UpgradeOps {
             time: *const timespec,
             token: *mut usize,
         ) -> c_int {
-            // SAFETY: see above. The token in the program's room is that of its upgradable read.
+            // SAFETY: see above.
             unsafe {
-                match deadline(clock, time) {
-                    Ok(deadline) => {
-                        let upgradable = R::Upgradable::from_word(*token);
-                        let result = (*lock.cast::<R>()).upgrade_until(upgradable, deadline);
-                        give_upgraded::<R>(result, token, ETIMEDOUT)
-                    }
-                    Err(error) => error,
-                }
+                let deadline = match deadline(clock, time) {
+                    Ok(deadline) => deadline,
+                    Err(error) => return error,
+                };
+                upgraded::<R>(token, ETIMEDOUT, |upgradable| {
+                    (*lock.cast::<R>()).upgrade_until(upgradable, deadline)
+                })
             }
-        }
-        unsafe extern "C" fn downgrade_upgradable<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).downgrade_upgradable(R::Upgradable::from_word(token)).into_word() }
-        }
-        unsafe extern "C" fn downgrade_to_upgradable<R: RawUpgrade>(lock: Lock, token: usize) -> usize {
-            // SAFETY: see above.
-            unsafe { (*lock.cast::<R>()).downgrade_to_upgradable(R::Write::from_word(token)).into_word() }
         }
         UpgradeOps {
             uplock: uplock::<R>,

@@ -1,13 +1,12 @@
 //! `latchwork list`: every algorithm, from the registry, and the locks that only the preloaded library has.
 
 use clap::Args;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
-use console::Term;
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 use latchwork::reclaim;
 use latchwork::registry::Entry;
 use latchwork_console::failure::Result;
-use latchwork_console::names;
 use latchwork_console::output::print;
+use latchwork_console::{names, table};
 use serde::Serialize;
 
 /// Options of `latchwork list`.
@@ -99,10 +98,8 @@ one, or latchwork list --json.
 /// Characters that a column of sentences needs, to be read and not to make a line of the table many lines.
 const TEXT: u16 = 40;
 
-/// Columns of the terminal. Without one, each lock is one line, however long, so that grep finds all of it.
-fn width() -> u16 {
-    Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80))
-}
+/// Width of a table without a terminal: each lock is one line, so that grep finds all of it.
+const LONGEST: u16 = 400;
 
 /// A table without lines between its columns, of this width. The last `texts` columns are sentences, which are broken between
 /// words; where they would be too narrow, the last `optional` columns are left out. Returns whether they were.
@@ -123,11 +120,9 @@ fn table<const N: usize>(
     let room = width.saturating_sub(taken) / texts.max(1) as u16;
     let omits = room < TEXT + 2;
     let shown = if omits { N - optional } else { N };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = table::new(&header[..shown]);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(width);
-    table.set_header(&header[..shown]);
     for row in rows {
         table.add_row(&row[..shown]);
     }
@@ -180,10 +175,8 @@ pub fn list(options: &Options) -> Result<()> {
         ]
     };
     let rows: Vec<_> = locks.iter().map(row).collect();
-    let (mut table, omits) = table(width(), header, &rows, 2, 2);
-    for column in 2..=5 {
-        table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
-    }
+    let (mut table, omits) = table(table::columns(LONGEST), header, &rows, 2, 2);
+    table::right(&mut table, 2..=5);
     print(&format!(
         "{}\n\n{LEGEND}\nThe C library's own locks are called {} in --mutex and --rwlock.\n\n\
          {}Reading without locks, for programs that use the library (latchwork::reclaim):\n\n{}\n\n\
@@ -200,7 +193,7 @@ fn strategies() -> Table {
     let row = |reclaim::Info { name, reader, atomics, bound, source, .. }| {
         [name, &atomics.to_string(), reader, bound, source].map(str::to_owned)
     };
-    let (mut table, _) = table(width(), header, &reclaim::STRATEGIES.map(row), 3, 1);
-    table.column_mut(1).expect("five columns").set_cell_alignment(CellAlignment::Right);
+    let (mut table, _) = table(table::columns(LONGEST), header, &reclaim::STRATEGIES.map(row), 3, 1);
+    table::right(&mut table, [1]);
     table
 }

@@ -6,14 +6,10 @@
 
 use crate::signals;
 use std::fs;
-use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-/// The signals that ask a process to end.
-const ASKING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// How long a command with such a signal may go on to write: timeout(1) sends two signals, and the first may be what has ended
 /// the measuring. Without a pipe, results are written in less.
@@ -60,7 +56,7 @@ pub fn by_signals() {
 
 /// Blocks the signals in this thread and in those that it will make, and takes those that wait.
 fn blocked() -> libc::sigset_t {
-    let (set, _) = signals::block(&ASKING);
+    let (set, _) = signals::block(&signals::ENDING);
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the set is complete, and the call needs no room for what it may tell.
     while unsafe { libc::sigtimedwait(&set, std::ptr::null_mut(), &at_once) } > 0 {}
@@ -82,14 +78,6 @@ fn end_at(set: &libc::sigset_t) {
     for path in there.iter() {
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
-    // SAFETY: `sigemptyset` makes the set that the other calls use. The default action of each of these signals ends the process.
-    unsafe {
-        let mut alone = MaybeUninit::uninit();
-        libc::sigemptyset(alone.as_mut_ptr());
-        libc::sigaddset(alone.as_mut_ptr(), signal);
-        libc::signal(signal, libc::SIG_DFL);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, alone.as_ptr(), std::ptr::null_mut());
-        libc::raise(signal);
-    }
+    signals::by_default(signal);
     std::process::abort();
 }

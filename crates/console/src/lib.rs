@@ -1,5 +1,5 @@
 //! What the commands `latchwork` and `latchwork-lab` share: errors with their exit status, lock names, files that
-//! results are written to, signals, statistics of a few runs, and what this machine is.
+//! results are written to, signals, statistics of a few runs, tables, and what this machine is.
 
 pub mod ending;
 pub mod failure;
@@ -10,3 +10,4 @@ pub mod output;
 mod replace;
 pub mod signals;
 pub mod stats;
+pub mod table;

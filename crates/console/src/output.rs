@@ -100,6 +100,20 @@ pub fn write_or_print(path: &Path, content: &[u8]) -> io::Result<()> {
     replace::replace(path, |out| out.write_all(content))
 }
 
+/// Prints `text`, and writes `json` to `path`, the value of `--json`, if there is one. If that is `-`, prints `json` in place of the
+/// text.
+pub fn report(
+    path: Option<&Path>,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> String,
+) -> Result<()> {
+    if path == Some(Path::new("-")) {
+        return print(&json());
+    }
+    print(&text())?;
+    path.map_or(Ok(()), |path| write("--json", path, &json()))
+}
+
 /// The failure to write `path`, the value of `option`, where `-` is standard output.
 pub fn not_written(option: &str, path: &Path, error: &io::Error) -> Failure {
     if path == Path::new("-") {

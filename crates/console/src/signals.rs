@@ -1,6 +1,7 @@
 //! Ctrl-C and the other signals that ask the command to end. The command waits for them, so that it can end a run in good
 //! order.
 
+use crate::failure::{Failure, Result};
 use std::fs::File;
 use std::io::{Error, Read};
 use std::mem::MaybeUninit;
@@ -23,13 +24,11 @@ pub struct Signals {
 pub fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
     let mut set = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it writes. An action is plain data.
+    // SAFETY: `sigemptyset` makes the set that the other calls use; each gets room for what it writes.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in signals {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(*signal, std::ptr::null(), &mut action);
-            if action.sa_sigaction != libc::SIG_IGN {
+            if disposition(*signal).sa_sigaction != libc::SIG_IGN {
                 libc::sigaddset(set.as_mut_ptr(), *signal);
             }
         }
@@ -38,16 +37,26 @@ pub fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
     }
 }
 
+/// What this process does about a signal.
+pub fn disposition(signal: i32) -> libc::sigaction {
+    // SAFETY: plain data, for which zeroes are a value; the call writes it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action
+    }
+}
+
 impl Signals {
     /// Blocks the signals in the calling thread and in the threads that it makes later. A signal that
     /// was ignored before (nohup) stays ignored.
-    pub fn watch() -> Result<Self, Error> {
+    pub fn watch() -> Result<Self> {
         let (set, before) = block(&ENDING);
         let (continued, _) = block(&[libc::SIGCONT]);
         // SAFETY: the set is complete.
         let descriptor = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if descriptor < 0 {
-            return Err(Error::last_os_error());
+            return Err(Failure::new(format!("signalfd: {}", Error::last_os_error())));
         }
         // SAFETY: `signalfd` has just made the descriptor, and no other code has it.
         Ok(Self { file: unsafe { File::from_raw_fd(descriptor) }, before, continued })
@@ -123,12 +132,7 @@ pub fn sigpipe_for_children() -> libc::sighandler_t {
     if sigpipe_waits() {
         return libc::SIG_DFL;
     }
-    // SAFETY: plain data, for which zeroes are a value; the call writes it.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action);
-        action.sa_sigaction
-    }
+    disposition(libc::SIGPIPE).sa_sigaction
 }
 
 /// Ends this process as a closed pipe ends others.
@@ -139,10 +143,16 @@ pub(crate) fn end_by_sigpipe() {
 /// Sends this process a signal that ends it, without a core dump.
 pub fn end_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is read.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    by_default(signal);
+}
+
+/// Sends this process a signal, and has it do what processes do about the signal.
+pub(crate) fn by_default(signal: i32) {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes the set that the other calls use; the limit is read.
+    // SAFETY: `sigemptyset` makes the set that the other calls use.
     unsafe {
-        libc::setrlimit(libc::RLIMIT_CORE, &none);
         libc::signal(signal, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal);

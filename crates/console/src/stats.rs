@@ -1,5 +1,7 @@
 //! What the numbers of a few runs say.
 
+use serde::Serialize;
+
 /// With fewer values than this a spread says nothing.
 pub const FEWEST: usize = 3;
 
@@ -18,10 +20,41 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
+/// The same of values that may be none.
+pub fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| median(&values))
+}
+
 /// The distance between the quartiles, relative to the median.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     if middle == 0.0 { 0.0 } else { (quantile(values, 0.75) - quantile(values, 0.25)) / middle.abs() }
+}
+
+/// What a JSON document says of a few numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Distance of the quartiles, relative to the median.
+    pub spread: f64,
+}
+
+impl Summary {
+    /// `None`: there are no numbers.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        (!values.is_empty()).then(|| Self {
+            median: median(values),
+            min: quantile(values, 0.0),
+            max: quantile(values, 1.0),
+            spread: spread(values),
+        })
+    }
 }
 
 /// The order of a round: each round starts with another candidate, and two rounds in four run backwards, so that no

@@ -1,5 +1,7 @@
 //! The head of a Markdown document that a command of the laboratory writes: the command and the machine.
 
+use latchwork_console::output::shell_word;
+
 /// The lines that say how to get the document again, and where it was measured.
 pub fn head(machine: &str) -> String {
     format!("<!-- generated: {} -->\n<!-- machine: {machine} -->\n\n", command_line())
@@ -25,12 +27,7 @@ fn deciding(arguments: &[String]) -> impl Iterator<Item = &str> {
 
 /// `argument` as a shell reads it. A comment of Markdown must not contain `--` followed by `>`.
 fn quoted(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:%+@".contains(c);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        argument.to_owned()
-    } else {
-        format!("'{}'", argument.replace('\'', "'\\''").replace("-->", "--\\>"))
-    }
+    shell_word(argument).replace("-->", "--\\>")
 }
 
 #[cfg(test)]

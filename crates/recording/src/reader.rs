@@ -20,7 +20,7 @@ use std::fmt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-mod bytes;
+pub(crate) mod bytes;
 mod estimates;
 mod file;
 pub mod model;

@@ -15,6 +15,7 @@
 //! the thread.
 
 use crate::ends::{self, Ends};
+use crate::reader::bytes::{get, u32_at, u64_at};
 use crate::reader::places::Places;
 use crate::reader::{Class, Counters, Kind, Module, Recording};
 use crate::trace::{
@@ -83,31 +84,19 @@ pub struct RawThread {
 }
 
 /// The bytes of a record.
-struct Bytes(Vec<u8>);
+fn record(file: &File, at: usize, length: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, at as u64).map_err(|_| Error::NotATrace)?;
+    Ok(bytes)
+}
 
-impl Bytes {
-    fn read(file: &File, at: usize, length: usize) -> Result<Self, Error> {
-        let mut bytes = vec![0; length];
-        file.read_exact_at(&mut bytes, at as u64).map_err(|_| Error::NotATrace)?;
-        Ok(Bytes(bytes))
-    }
+/// The text at a place, up to the first zero.
+fn text(record: &[u8], at: usize, length: usize) -> Vec<u8> {
+    record[at..at + length].iter().copied().take_while(|byte| *byte != 0).collect()
+}
 
-    fn u32(&self, at: usize) -> u32 {
-        u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("4 bytes"))
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("8 bytes"))
-    }
-
-    /// The text at a place, up to the first zero.
-    fn text(&self, at: usize, length: usize) -> Vec<u8> {
-        self.0[at..at + length].iter().copied().take_while(|byte| *byte != 0).collect()
-    }
-
-    fn frames(&self, depth: usize, at: usize) -> Vec<u64> {
-        (0..depth.min(FRAMES)).map(|frame| self.u64(at + 8 * frame)).collect()
-    }
+fn frames(record: &[u8], depth: usize, at: usize) -> Vec<u64> {
+    (0..depth.min(FRAMES)).map(|frame| u64_at(record, at + 8 * frame)).collect()
 }
 
 impl Raw {
@@ -118,32 +107,32 @@ impl Raw {
     /// See [`Error`].
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = File::open(path)?;
-        let header = Bytes::read(&file, 0, size_of::<Header>())?;
-        if header.u64(offset_of!(Header, magic)) != MAGIC {
+        let header = record(&file, 0, size_of::<Header>())?;
+        if get!(&header, Header, magic, u64) != MAGIC {
             return Err(Error::NotATrace);
         }
         let nanos_per_tick = nanos_per_tick(&header);
-        let ended = header.u64(offset_of!(Header, ended));
-        let started = header.u64(offset_of!(Header, started));
+        let ended = get!(&header, Header, ended, u64);
+        let started = get!(&header, Header, started, u64);
         let mut named = Recording { stacks: vec![Vec::new()], ..Recording::default() };
-        let text = |at, length| String::from_utf8_lossy(&header.text(at, length)).into_owned();
-        named.pid = header.u32(offset_of!(Header, pid));
+        let lossy = |at, length| String::from_utf8_lossy(&text(&header, at, length)).into_owned();
+        named.pid = get!(&header, Header, pid, u32);
         named.executable =
-            PathBuf::from(OsString::from_vec(header.text(offset_of!(Header, executable), 1024)));
+            PathBuf::from(OsString::from_vec(text(&header, offset_of!(Header, executable), 1024)));
         let places = Places::new(modules(&file, &header)?);
         named.modules = places.modules();
         let Objects { classes: objects, parties, which } = objects(&file, &header, &places, &mut named)?;
-        let ticks = |at| f64::from(header.u32(at)) * nanos_per_tick;
+        let ticks = |at| f64::from(u32_at(&header, at)) * nanos_per_tick;
         let mut raw = Raw {
             pid: named.pid,
             nanos: ended.saturating_sub(started),
-            mutex: text(offset_of!(Header, mutex), 48),
-            rwlock: text(offset_of!(Header, rwlock), 48),
+            mutex: lossy(offset_of!(Header, mutex), 48),
+            rwlock: lossy(offset_of!(Header, rwlock), 48),
             empty_hold_ns: ticks(offset_of!(Header, empty_hold)),
             empty_gap_ns: ticks(offset_of!(Header, empty_gap)),
             empty_release_ns: ticks(offset_of!(Header, empty_release)),
-            unknown: header.u64(offset_of!(Header, unknown)),
-            lost: header.u64(offset_of!(Header, lost)),
+            unknown: get!(&header, Header, unknown, u64),
+            lost: get!(&header, Header, lost, u64),
             threads: Vec::new(),
             objects,
             parties,
@@ -166,8 +155,8 @@ impl Raw {
 /// From the two moments that the header has on both clocks. A process that was killed has only one. If it is the same on both, the
 /// recorder read `CLOCK_MONOTONIC` (it reads one clock soon after the other). Otherwise the counter is taken for the one of this
 /// machine, whose rate the present moment tells.
-fn nanos_per_tick(header: &Bytes) -> f64 {
-    let pair = |ticks, nanos| (header.u64(ticks), header.u64(nanos));
+fn nanos_per_tick(header: &[u8]) -> f64 {
+    let pair = |ticks, nanos| (u64_at(header, ticks), u64_at(header, nanos));
     let start = pair(offset_of!(Header, started_ticks), offset_of!(Header, started));
     let mut end = pair(offset_of!(Header, ended_ticks), offset_of!(Header, ended));
     if end.1 == 0 {
@@ -194,23 +183,23 @@ fn now() -> (u64, u64) {
     (nanos, nanos)
 }
 
-fn modules(file: &File, header: &Bytes) -> Result<Vec<(Module, u16)>, Error> {
+fn modules(file: &File, header: &[u8]) -> Result<Vec<(Module, u16)>, Error> {
     type Of = trace::Module;
-    let count = (header.u32(offset_of!(Header, modules)) as usize).min(MODULES);
+    let count = (get!(header, Header, modules, u32) as usize).min(MODULES);
     let mut found = Vec::new();
     for index in 0..count {
-        let record = Bytes::read(file, MODULES_AT + index * size_of::<Of>(), size_of::<Of>())?;
-        if record.u32(offset_of!(Of, state)) == 1 {
+        let record = record(file, MODULES_AT + index * size_of::<Of>(), size_of::<Of>())?;
+        if get!(&record, Of, state, u32) == 1 {
             let at = offset_of!(Of, build_id);
-            let length = (record.u32(offset_of!(Of, build_id_length)) as usize).min(32);
+            let length = (get!(&record, Of, build_id_length, u32) as usize).min(32);
             let module = Module {
-                path: PathBuf::from(OsString::from_vec(record.text(offset_of!(Of, path), 960))),
-                build_id: record.0[at..at + length].to_vec(),
-                start: record.u64(offset_of!(Of, start)),
-                end: record.u64(offset_of!(Of, end)),
-                bias: record.u64(offset_of!(Of, bias)),
+                path: PathBuf::from(OsString::from_vec(text(&record, offset_of!(Of, path), 960))),
+                build_id: record[at..at + length].to_vec(),
+                start: get!(&record, Of, start, u64),
+                end: get!(&record, Of, end, u64),
+                bias: get!(&record, Of, bias, u64),
             };
-            found.push((module, record.u32(offset_of!(Of, replaced)) as u16));
+            found.push((module, get!(&record, Of, replaced, u32) as u16));
         }
     }
     Ok(found)
@@ -226,24 +215,24 @@ struct Objects {
     which: HashMap<u32, u32>,
 }
 
-fn objects(file: &File, header: &Bytes, places: &Places, named: &mut Recording) -> Result<Objects, Error> {
+fn objects(file: &File, header: &[u8], places: &Places, named: &mut Recording) -> Result<Objects, Error> {
     type Of = Object;
-    let count = (header.u32(offset_of!(Header, objects)) as usize).min(OBJECTS);
+    let count = (get!(header, Header, objects, u32) as usize).min(OBJECTS);
     let mut found = Objects { classes: Vec::new(), parties: Vec::new(), which: HashMap::new() };
     let mut known: HashMap<(u32, u64, Vec<u64>), usize> = HashMap::new();
     for index in 0..count {
-        let record = Bytes::read(file, OBJECTS_AT + index * size_of::<Of>(), size_of::<Of>())?;
-        let number = record.u32(offset_of!(Of, kind)) & !(GONE | REMADE);
-        let replaced = record.u32(offset_of!(Of, replaced)) as u16;
+        let record = record(file, OBJECTS_AT + index * size_of::<Of>(), size_of::<Of>())?;
+        let number = get!(&record, Of, kind, u32) & !(GONE | REMADE);
+        let replaced = get!(&record, Of, replaced, u32) as u16;
         let Some(kind) = Kind::new(number) else { continue };
-        if record.u32(offset_of!(Of, state)) != 1 {
+        if get!(&record, Of, state, u32) != 1 {
             continue;
         }
-        let is_static = record.u32(offset_of!(Of, is_static)) == 1;
-        let address = if is_static { record.u64(offset_of!(Of, address)) } else { 0 };
+        let is_static = get!(&record, Of, is_static, u32) == 1;
+        let address = if is_static { get!(&record, Of, address, u64) } else { 0 };
         let address = places.move_address(address, address, replaced);
-        let depth = record.u32(offset_of!(Of, depth)) as usize;
-        let frames = places.move_frames(record.frames(depth, offset_of!(Of, frames)), replaced);
+        let depth = get!(&record, Of, depth, u32) as usize;
+        let frames = places.move_frames(frames(&record, depth, offset_of!(Of, frames)), replaced);
         let key = (number, address, if is_static { Vec::new() } else { frames.clone() });
         let class = *known.entry(key).or_insert_with(|| {
             named.stacks.push(frames);
@@ -264,7 +253,7 @@ fn objects(file: &File, header: &Bytes, places: &Places, named: &mut Recording) 
         named.classes[class].instances += 1;
         found.which.insert(index as u32, found.classes.len() as u32);
         found.classes.push(class);
-        let parties = record.u32(offset_of!(Of, parties));
+        let parties = get!(&record, Of, parties, u32);
         found.parties.push(if kind == Kind::Barrier { parties } else { 0 });
     }
     Ok(found)
@@ -273,7 +262,7 @@ fn objects(file: &File, header: &Bytes, places: &Places, named: &mut Recording) 
 /// Reads the threads' events.
 struct Reader<'a> {
     file: &'a File,
-    header: &'a Bytes,
+    header: &'a [u8],
     places: &'a Places,
     nanos_per_tick: f64,
     /// From the index in the file to that in [`Raw::objects`].
@@ -285,23 +274,23 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn threads(&self, raw: &mut Raw) -> Result<(), Error> {
         type Of = Thread;
-        let count = (self.header.u32(offset_of!(Header, threads)) as usize).min(THREADS);
-        let started = self.header.u64(offset_of!(Header, started_ticks));
+        let count = (get!(self.header, Header, threads, u32) as usize).min(THREADS);
+        let started = get!(self.header, Header, started_ticks, u64);
         let mut ends = Ends::default();
         // Of each barrier, how many times it has chosen a thread, and how many times a thread has passed it.
         let mut rounds = vec![(0_u64, 0_u64); raw.objects.len()];
         for index in 0..count {
-            let record = Bytes::read(self.file, THREADS_AT + index * size_of::<Of>(), size_of::<Of>())?;
-            if record.u32(offset_of!(Of, state)) != 1 {
+            let record = record(self.file, THREADS_AT + index * size_of::<Of>(), size_of::<Of>())?;
+            if get!(&record, Of, state, u32) != 1 {
                 continue;
             }
-            let depth = record.u32(offset_of!(Of, depth)) as usize;
-            let frames = record.frames(depth, offset_of!(Of, frames));
-            let replaced = record.u32(offset_of!(Of, replaced)) as u16;
+            let depth = get!(&record, Of, depth, u32) as usize;
+            let frames = frames(&record, depth, offset_of!(Of, frames));
+            let replaced = get!(&record, Of, replaced, u32) as u16;
             raw.named.stacks.push(self.places.move_frames(frames, replaced));
-            let start = record.u64(offset_of!(Of, started)).saturating_sub(started);
+            let start = get!(&record, Of, started, u64).saturating_sub(started);
             let mut divider = Divider::new(self);
-            self.events(record.u32(offset_of!(Of, first)), index as u32, &mut divider)?;
+            self.events(get!(&record, Of, first, u32), index as u32, &mut divider)?;
             for (object, chosen) in &divider.passed_barriers {
                 let (rounds, passes) = &mut rounds[*object as usize];
                 (*rounds, *passes) = (*rounds + u64::from(*chosen), *passes + 1);
@@ -309,7 +298,7 @@ impl Reader<'_> {
             let nanos = |ticks| self.nanos(start + ticks);
             ends.threads.push(ends::Thread {
                 record: index as u32,
-                handle: record.u64(offset_of!(Of, handle)),
+                handle: get!(&record, Of, handle, u64),
                 start_ns: nanos(0),
                 creates: divider
                     .creates
@@ -323,13 +312,13 @@ impl Reader<'_> {
                     .collect(),
             });
             raw.threads.push(RawThread {
-                tid: record.u32(offset_of!(Of, tid)),
+                tid: get!(&record, Of, tid, u32),
                 stack: raw.named.stacks.len() - 1,
                 start_ns: self.nanos(start),
                 end_ns: self.nanos(start + divider.now),
                 steps: divider.steps,
                 times: divider.times.into_iter().map(|ticks| self.nanos(start + ticks)).collect(),
-                dropped: record.u64(offset_of!(Of, dropped)),
+                dropped: get!(&record, Of, dropped, u64),
                 preempted_ns: divider.preempted,
             });
         }
@@ -346,21 +335,21 @@ impl Reader<'_> {
 
     /// The events of a thread, from its first chunk on.
     fn events(&self, first: u32, thread: u32, divider: &mut Divider) -> Result<(), Error> {
-        let capacity = self.header.u32(offset_of!(Header, chunk_capacity));
+        let capacity = get!(self.header, Header, chunk_capacity, u32);
         let mut chunk = first;
         // A damaged file may lead in a circle.
         let mut read = HashSet::new();
         while let Some(index) = chunk.checked_sub(1).filter(|index| *index < capacity && read.insert(*index))
         {
             let at = CHUNKS_AT + index as usize * size_of::<Chunk>();
-            let record = Bytes::read(self.file, at, size_of::<Chunk>())?;
-            if record.u32(offset_of!(Chunk, thread)) != thread + 1 {
+            let record = record(self.file, at, size_of::<Chunk>())?;
+            if get!(&record, Chunk, thread, u32) != thread + 1 {
                 return Ok(());
             }
-            let used = (record.u32(offset_of!(Chunk, used)) as usize).min(CHUNK_EVENTS);
+            let used = (get!(&record, Chunk, used, u32) as usize).min(CHUNK_EVENTS);
             for event in 0..used {
                 let at = offset_of!(Chunk, events) + 16 * event;
-                let (first, second) = (record.u64(at), record.u64(at + 8));
+                let (first, second) = (u64_at(&record, at), u64_at(&record, at + 8));
                 divider.event(trace::Event {
                     what: first as u32,
                     gap: (first >> 32) as u32,
@@ -368,7 +357,7 @@ impl Reader<'_> {
                     more: (second >> 32) as u32,
                 });
             }
-            chunk = record.u32(offset_of!(Chunk, next));
+            chunk = get!(&record, Chunk, next, u32);
         }
         Ok(())
     }
@@ -413,7 +402,7 @@ impl<'a> Divider<'a> {
     fn new(reader: &'a Reader<'a>) -> Self {
         Divider {
             reader,
-            long: reader.header.u64(offset_of!(Header, long)),
+            long: get!(reader.header, Header, long, u64),
             steps: Vec::new(),
             times: Vec::new(),
             now: 0,
@@ -454,7 +443,7 @@ impl<'a> Divider<'a> {
             self.cpu += self.reader.nanos(ticks - readings);
         }
         if op == op::CLOCK {
-            self.readings += u64::from(self.reader.header.u32(offset_of!(Header, clock_cost)));
+            self.readings += u64::from(get!(self.reader.header, Header, clock_cost, u32));
             return self.at_clock(clock::unpack(event.wait, event.more), ticks, gap);
         }
         let wait = self.reader.nanos(unpack(event.wait));

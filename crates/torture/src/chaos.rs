@@ -62,8 +62,8 @@ fn interrupt(thread: i32) -> bool {
     thread != 0 && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } == 0
 }
 
-/// Processors that this process may use.
-fn processors() -> Vec<usize> {
+/// Processors that this process may use; at least one.
+pub(crate) fn processors() -> Vec<usize> {
     // SAFETY: the set is valid for writes, and plain data.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -19,9 +19,9 @@
 //!
 //! A process that may not use `SCHED_FIFO` says so once, and skips the scenario.
 
-use crate::naps;
 use crate::run::{Bounds, Outcome, Subject, run};
 use crate::worker::{Crew, Worker};
+use crate::{chaos, naps};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -67,7 +67,8 @@ pub(crate) fn under_priorities<S: Subject>(subject: S, bounds: Bounds, cancelled
         return Outcome::of_nothing();
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let subject = Urgent { subject: Arc::new(subject), processor: last_processor() };
+    let processor = *chaos::processors().last().expect("a process has a processor");
+    let subject = Urgent { subject: Arc::new(subject), processor };
     let bounds = Bounds { threads: PRIORITIES, disturb: false, ..bounds };
     let watch = || {
         become_urgent(WATCHER, None).expect("permitted before");
@@ -94,14 +95,4 @@ fn become_urgent(priority: i32, processor: Option<usize>) -> Result<(), String> 
     };
     let error = || format!("SCHED_FIFO, priority {priority}: {}", std::io::Error::last_os_error());
     if done { Ok(()) } else { Err(error()) }
-}
-
-/// The last processor that this process may use.
-fn last_processor() -> usize {
-    // SAFETY: the set is plain data and valid for writes, and each number is within it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-        (0..libc::CPU_SETSIZE as usize).rev().find(|&cpu| libc::CPU_ISSET(cpu, &set)).unwrap_or(0)
-    }
 }

@@ -92,7 +92,7 @@ impl Topology {
 }
 
 /// CPUs that this process may use.
-fn allowed() -> Vec<usize> {
+pub fn allowed() -> Vec<usize> {
     // SAFETY: all zero bytes are an empty set; the call fills it within its size.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -106,7 +106,7 @@ fn allowed() -> Vec<usize> {
 }
 
 /// Binds the calling thread to `cpu`. If the system refuses (the CPU went away), it runs anywhere.
-pub(crate) fn pin(cpu: usize) {
+pub fn pin(cpu: usize) {
     // SAFETY: all zero bytes are an empty set; `cpu` came from such a set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

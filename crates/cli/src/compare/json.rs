@@ -66,11 +66,8 @@ struct OneFailure<'a> {
 
 #[derive(Serialize)]
 struct Summary {
-    median: f64,
-    min: f64,
-    max: f64,
-    /// Distance of the quartiles, relative to the median.
-    spread: f64,
+    #[serde(flatten)]
+    values: stats::Summary,
     /// Median over the rounds of this run to glibc's.
     ratio: Option<f64>,
     ratios: Vec<f64>,
@@ -183,17 +180,8 @@ fn one<'a>(
 }
 
 fn summary(candidate: &Candidate, glibc: &Candidate, measure: Measure) -> Option<(&'static str, Summary)> {
-    let values = candidate.values(measure);
+    let values = stats::Summary::of(&candidate.values(measure))?;
     let ratios = candidate.ratios(glibc, measure);
-    (!values.is_empty()).then(|| {
-        let summary = Summary {
-            median: stats::median(&values),
-            min: stats::quantile(&values, 0.0),
-            max: stats::quantile(&values, 1.0),
-            spread: stats::spread(&values),
-            ratio: (!ratios.is_empty()).then(|| stats::median(&ratios)),
-            ratios,
-        };
-        (measure.key(), summary)
-    })
+    let ratio = (!ratios.is_empty()).then(|| stats::median(&ratios));
+    Some((measure.key(), Summary { values, ratio, ratios }))
 }

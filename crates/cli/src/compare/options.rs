@@ -187,7 +187,7 @@ impl RunOptions {
             warns: true,
             hooks: self.hooks,
             programs: self.programs,
-            signals: Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?,
+            signals: Signals::watch()?,
             used: Used::new()?,
             library,
             sanitizer,

@@ -5,11 +5,9 @@ use super::plan::Plan;
 use super::results::Results;
 use super::tail::tail;
 use super::verdict::{self, Better, NOTABLE, Verdict};
-use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::names::GLIBC;
 use latchwork_console::output::shell_word;
-use latchwork_console::stats;
-use std::fmt::Write as _;
+use latchwork_console::{stats, table};
 
 /// All of it.
 pub fn text(plan: &Plan, results: &Results) -> String {
@@ -24,16 +22,12 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     if glibc.runs.is_empty() {
         return text + "nothing yet.\n";
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let mut lines = lines(plan, results).into_iter();
     let header = lines.next().expect("a header");
     let last = header.len() - 1;
-    table.set_header(header);
+    let mut table = table::new(header);
     table.add_rows(lines);
-    for column in 1..last {
-        table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 1..last);
     text += &format!("{}\n\n{}\n\n", results.machine.line(), table.trim_fmt());
     text += "Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the \
              same\nround.\n";
@@ -41,13 +35,12 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         && !plan.built_in
     {
         let which = if metric.better == Better::Higher { "more" } else { "less" };
-        writeln!(text, "metric: {} ({which} is better).", metric.expression()).expect("a String");
+        text += &format!("metric: {} ({which} is better).\n", metric.expression());
     }
     for candidate in &results.candidates {
         if let Some(Failed { round, why, output }) = &candidate.failed {
             let when = round.map_or("warm-up".into(), |round| format!("round {}", round + 1));
-            writeln!(text, "\n{} failed in {when}: {why}{}", candidate.choice.label(), tail(output))
-                .expect("a String");
+            text += &format!("\n{} failed in {when}: {why}{}\n", candidate.choice.label(), tail(output));
         }
     }
     text += "\n";

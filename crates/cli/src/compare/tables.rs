@@ -6,21 +6,15 @@ use super::plan::Plan;
 use super::report;
 use super::results::Results;
 use super::verdict;
-use latchwork_console::stats;
+use latchwork_console::stats::Summary;
+use latchwork_console::table;
 
 /// The table that is printed, as Markdown, with the machine and the rule below it.
 pub fn markdown(plan: &Plan, results: &Results) -> String {
-    let mut text = String::new();
-    for (index, line) in report::lines(plan, results).into_iter().enumerate() {
-        let columns = line.len();
-        let cells: Vec<_> = line.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        text += &format!("| {} |\n", cells.join(" | "));
-        if index == 0 {
-            let rule =
-                (0..columns).map(|column| if (1..columns - 1).contains(&column) { "---:" } else { "---" });
-            text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
-        }
-    }
+    let lines = report::lines(plan, results);
+    let (head, candidates) = lines.split_first().expect("a header");
+    let mut text = table::markdown_head(head, |column| (1..head.len() - 1).contains(&column));
+    candidates.iter().for_each(|line| text += &table::markdown_row(line));
     text + &format!(
         "\n{}. Medians; in brackets the spread (distance of the quartiles). x: median ratio to glibc's run of the same \
          round. {} rounds. Rule: {}.\n",
@@ -49,19 +43,13 @@ pub fn csv(plan: &Plan, results: &Results) -> String {
         let mut line = vec![choice.label(), choice.mutex.clone(), choice.rwlock.clone()];
         line.extend([json::verdict(candidate, judgement).into(), chance, candidate.runs.len().to_string()]);
         for measure in measures {
-            let values = candidate.values(*measure);
-            let ratios = candidate.ratios(&results.candidates[0], *measure);
-            let number = |of: &dyn Fn(&[f64]) -> f64, values: &[f64]| match values {
-                [] => String::new(),
-                values => of(values).to_string(),
-            };
-            line.extend([
-                number(&stats::median, &values),
-                number(&|values| stats::quantile(values, 0.0), &values),
-                number(&|values| stats::quantile(values, 1.0), &values),
-                number(&stats::spread, &values),
-                number(&stats::median, &ratios),
-            ]);
+            let values = Summary::of(&candidate.values(*measure));
+            let ratios = Summary::of(&candidate.ratios(&results.candidates[0], *measure));
+            let figures = values.map(|values| [values.median, values.min, values.max, values.spread]);
+            line.extend(
+                figures.map_or_else(Default::default, |figures| figures.map(|figure| figure.to_string())),
+            );
+            line.push(ratios.map_or_else(String::new, |ratios| ratios.median.to_string()));
         }
         text += &(line.join(",") + "\n");
     }

@@ -7,6 +7,7 @@ mod process;
 mod signals;
 
 use crate::profile::files::{self, path_of};
+use latchwork::machine::{Clock, Machine, Native};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::control::{self, AHEAD, Control, answer, request};
@@ -16,7 +17,7 @@ use process::Process;
 pub use signals::Signals;
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Error, Read, Write};
+use std::io::{Error, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ impl Session {
         let pipe = WithoutSigpipe::new();
         let mut last = None;
         for (parent, flag) in [("dev/shm", 0), ("tmp", control::IN_TMP)] {
-            let number = random()? & !control::IN_TMP | flag;
+            let random = files::random().map_err(|error| Failure::new(format!("getrandom: {error}")))?;
+            let number = u64::from_ne_bytes(random) & !control::IN_TMP | flag;
             let parent = process.root().join(parent);
             remove_abandoned(&parent);
             match Self::make(&process, &parent, number) {
@@ -458,14 +460,6 @@ fn is_abandoned(path: &Path) -> std::io::Result<bool> {
     Ok(u64::from_ne_bytes(bytes) < now())
 }
 
-fn random() -> Result<u64> {
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|error| Failure::new(format!("/dev/urandom: {error}")))?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
 /// The mapped control file.
 struct Mapped(*mut Control);
 
@@ -525,8 +519,5 @@ impl Drop for Mapped {
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    Native::now(Clock::Monotonic)
 }

@@ -1,37 +1,24 @@
 //! Waiting for time to pass, for Ctrl-C and for the end of a process, whichever comes first.
 
+use latchwork_console::failure::Result;
 use latchwork_console::signals;
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
 /// Signals that end what this process does. They are blocked as long as this lives.
-pub struct Signals {
-    file: File,
-    before: libc::sigset_t,
-}
+pub struct Signals(signals::Signals);
 
 impl Signals {
     /// Blocks the signals, in this thread and in those that it will start. One that is ignored (nohup, a job in the background of a
     /// script) stays ignored.
-    pub fn block() -> std::io::Result<Self> {
-        let (set, before) = signals::block(&signals::ENDING);
-        // SAFETY: the set is complete; no other code has the descriptor.
-        unsafe {
-            let file = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if file < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(Self { file: File::from_raw_fd(file), before })
-        }
+    pub fn block() -> Result<Self> {
+        Ok(Self(signals::Signals::watch()?))
     }
 
     /// Waits for one of the descriptors, for a signal or for this long. Says which descriptor is readable.
     pub fn wait<const N: usize>(&self, descriptors: [i32; N], time: Duration) -> [bool; N] {
         let mut polled: Vec<_> = descriptors
             .into_iter()
-            .chain([self.file.as_raw_fd()])
+            .chain([self.0.descriptor()])
             .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
             .collect();
         let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
@@ -41,16 +28,14 @@ impl Signals {
     }
 
     /// The signal that has come, if one has.
-    pub fn come(&mut self) -> Option<i32> {
-        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
-        self.file.read_exact(&mut info).ok()?;
-        Some(i32::from_ne_bytes(info[..4].try_into().expect("4 bytes")))
+    pub fn come(&self) -> Option<i32> {
+        self.0.take()
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: the mask that `block` has found.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+        // SAFETY: the mask that `watch` has found.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0.mask_before(), std::ptr::null_mut()) };
     }
 }

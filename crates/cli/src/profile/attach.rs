@@ -2,7 +2,7 @@
 
 use super::files::Recordings;
 use crate::live::{Session, Signals};
-use latchwork_console::failure::{Failure, Result};
+use latchwork_console::failure::Result;
 use latchwork_console::output::say;
 use latchwork_recording::reader::Recording;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
 /// Records the process for so long, or until it ends, or until Ctrl-C.
 pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<Vec<Recording>> {
     let kept = keep.map(|path| Recordings::new(Some(path))).transpose()?;
-    let mut signals = Signals::block().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::block()?;
     let mut session = Session::new(pid)?;
     session.on()?;
     let until = time.map_or_else(|| "until Ctrl-C".into(), |time| format!("for {} s", time.as_secs_f64()));

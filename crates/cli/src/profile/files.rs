@@ -215,17 +215,20 @@ fn remove_abandoned(parent: &Path) {
 
 /// Makes a directory in this one that all users can add files to if they know its name.
 fn open_to_all(directory: &Path) -> io::Result<PathBuf> {
-    let mut random = [0_u8; 16];
-    // SAFETY: room for so many bytes.
-    if unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) } != random.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
-    let path = directory.join(hex(&random));
+    let path = directory.join(hex(&random::<16>()?));
     DirBuilder::new().mode(0o700).create(&path)?;
     // The umask applies to the making of a directory only.
     fs::set_permissions(&path, Permissions::from_mode(0o1733))?;
     fs::set_permissions(directory, Permissions::from_mode(0o711))?;
     Ok(path)
+}
+
+/// So many random bytes.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut random = [0; N];
+    // SAFETY: room for so many bytes.
+    let found = unsafe { libc::getrandom(random.as_mut_ptr().cast(), N, 0) };
+    if found == N as isize { Ok(random) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How many forked processes could not make a recording of their own. Their children are not counted.

@@ -17,9 +17,7 @@ pub fn text(profile: &Profile) -> String {
 }
 
 fn stack(profile: &Profile, stack: StackId) -> String {
-    let frames = profile.stacks.get(stack).map_or(&[][..], Vec::as_slice);
-    let names: Vec<String> =
-        frames.iter().rev().map(|frame| word(&profile.frames[*frame].function)).collect();
+    let names: Vec<String> = profile.frames_of(stack).rev().map(|frame| word(&frame.function)).collect();
     names.join(";")
 }
 

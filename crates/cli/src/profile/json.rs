@@ -180,8 +180,7 @@ fn waiter(profile: &Profile, waiter: &Waiter) -> Value {
 
 /// The frames, innermost first.
 fn stack(profile: &Profile, stack: StackId) -> Vec<String> {
-    let frames = profile.stacks.get(stack).map_or(&[][..], Vec::as_slice);
-    frames.iter().map(|frame| place(&profile.frames[*frame])).collect()
+    profile.frames_of(stack).map(place).collect()
 }
 
 /// Of each bucket: the first length, the first that is too long, and how many were in it.

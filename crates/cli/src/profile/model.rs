@@ -462,9 +462,14 @@ impl Profile {
         self.condvars.iter().fold(0, |sum, condition| sum.saturating_add(condition.idle_ns()))
     }
 
+    /// The frames of a stack, innermost first. Of one that is not known: none.
+    pub fn frames_of(&self, stack: StackId) -> impl DoubleEndedIterator<Item = &Frame> {
+        self.stacks.get(stack).into_iter().flatten().map(|frame| &self.frames[*frame])
+    }
+
     /// The frame that names a stack: the first that is no way to call the lock.
     pub fn naming(&self, stack: StackId) -> Option<&Frame> {
-        let frames: Vec<&Frame> = self.stacks.get(stack)?.iter().map(|frame| &self.frames[*frame]).collect();
+        let frames: Vec<&Frame> = self.frames_of(stack).collect();
         frames.get(super::symbols::wrappers::naming(&frames)).copied()
     }
 

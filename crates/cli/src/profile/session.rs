@@ -7,11 +7,11 @@ use crate::program::{self, Obstacle};
 use crate::run::{self, Locks, Programs};
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use latchwork_console::output::say;
-use latchwork_console::signals::sigpipe_for_children;
+use latchwork_console::signals::{block, disposition, sigpipe_for_children};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
-use std::mem::{MaybeUninit, zeroed};
+use std::mem::zeroed;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -173,25 +173,13 @@ struct Signals {
 
 impl Signals {
     fn block() -> Self {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: each call gets valid numbers and room for what it writes; `sigemptyset` makes the set.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in PASSED_ON {
-                // What was ignored before (nohup) stays ignored, here and in the program.
-                if disposition(signal).sa_sigaction != libc::SIG_IGN {
-                    libc::sigaddset(set.as_mut_ptr(), signal);
-                }
-            }
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
-            let waited_for = set.assume_init();
-            let on_child = disposition(libc::SIGCHLD);
-            // Where it is ignored, the kernel forgets a child's status.
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            let mut before = MaybeUninit::uninit();
-            libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, before.as_mut_ptr());
-            Self { waited_for, before: before.assume_init(), on_child }
-        }
+        let on_child = disposition(libc::SIGCHLD);
+        // Where it is ignored, the kernel forgets a child's status.
+        // SAFETY: a system call with plain arguments.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        // What was ignored before (nohup) stays ignored, here and in the program.
+        let (waited_for, before) = block(&[&PASSED_ON[..], &[libc::SIGCHLD]].concat());
+        Self { waited_for, before, on_child }
     }
 
     /// The next signal, and whether a key on the terminal caused it.
@@ -210,14 +198,5 @@ impl Signals {
                 "sigwaitinfo fails for no other reason"
             );
         }
-    }
-}
-
-fn disposition(signal: i32) -> libc::sigaction {
-    // SAFETY: plain data, for which zeroes are a value; the call writes it.
-    unsafe {
-        let mut action: libc::sigaction = zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut action);
-        action
     }
 }

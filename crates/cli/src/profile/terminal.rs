@@ -3,9 +3,8 @@
 use super::advice;
 use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
-use super::units::{bytes, count, percent, things, time};
-use comfy_table::{CellAlignment, Table, presets};
-use std::fmt::Write as _;
+use super::units::{self, bytes, count, percent, things, time};
+use latchwork_console::table::{self, right};
 
 /// Lines of each table. The other reports have all.
 const LINES: usize = 10;
@@ -42,7 +41,7 @@ fn locks(profile: &Profile) -> String {
     if classes.is_empty() {
         return String::new();
     }
-    let mut table = table([
+    let mut table = table::new([
         "lock", "", "locks", "acquired", "waited", "lost", "", "wait 99%", "longest", "held", "±", "held 99%",
     ]);
     for class in &classes {
@@ -66,7 +65,7 @@ fn locks(profile: &Profile) -> String {
             known(class.holds.quantile_ns(0.99)),
         ]);
     }
-    (2..=11).for_each(|column| right(&mut table, column));
+    right(&mut table, 2..=11);
     let mut text = format!("\n{}\n", table.trim_fmt());
     let rest = profile.locks.len() - classes.len();
     if rest > 0 {
@@ -74,7 +73,7 @@ fn locks(profile: &Profile) -> String {
         let lost = profile.lost_ns().saturating_sub(shown);
         let lost =
             if lost == 0 { "no thread waited".into() } else { format!("threads waited {}", time(lost)) };
-        writeln!(text, "and {} more, for which {lost}", things(rest as u64, "class")).expect("a String");
+        text += &format!("and {} more, for which {lost}\n", things(rest as u64, "class"));
     }
     for class in classes.iter().filter(|class| class.waiting.threads > 0) {
         text += &fold(
@@ -98,7 +97,7 @@ fn still_waiting(profile: &Profile, waiting: Unfinished) -> String {
 
 /// How threads waited for these classes, and where the locks went.
 fn manners(profile: &Profile, classes: &[&Class]) -> String {
-    let mut table = table([
+    let mut table = table::new([
         "how",
         "spinning",
         "handover",
@@ -128,7 +127,7 @@ fn manners(profile: &Profile, classes: &[&Class]) -> String {
             share(next.by_node, next.compared),
         ]);
     }
-    (1..=9).for_each(|column| right(&mut table, column));
+    right(&mut table, 1..=9);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -151,13 +150,13 @@ fn pairs(profile: &Profile) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut table = table(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
+    let mut table = table::new(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
     for (class, ((waiter, holder), (ns, error))) in all.iter().take(LINES) {
         let margin = if *error == Error::default() { String::new() } else { time(error.margin_ns()) };
         let share = percent(ratio(*ns, waited));
         table.add_row([time(*ns), margin, share, cut(waiter), cut(holder), cut(&class.name)]);
     }
-    (0..=2).for_each(|column| right(&mut table, column));
+    right(&mut table, 0..=2);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -167,8 +166,14 @@ fn conditions(profile: &Profile) -> String {
     if conditions.is_empty() {
         return String::new();
     }
-    let mut table =
-        table(["waiting for conditions and semaphores", "", "waits", "still waiting", "time", "notified"]);
+    let mut table = table::new([
+        "waiting for conditions and semaphores",
+        "",
+        "waits",
+        "still waiting",
+        "time",
+        "notified",
+    ]);
     for condition in conditions {
         table.add_row([
             cut(&condition.name),
@@ -179,7 +184,7 @@ fn conditions(profile: &Profile) -> String {
             count(condition.notifications),
         ]);
     }
-    (2..=5).for_each(|column| right(&mut table, column));
+    right(&mut table, 2..=5);
     format!("\n{}\n", table.trim_fmt())
 }
 
@@ -210,25 +215,9 @@ fn cost(profile: &Profile) -> String {
     text
 }
 
-fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header);
-    table
-}
-
-fn right(table: &mut Table, column: usize) {
-    table.column_mut(column).expect("within the header").set_cell_alignment(CellAlignment::Right);
-}
-
-/// A name as wide as the tables allow. What stands at its end, file and line, is kept.
+/// A name as wide as the tables allow.
 fn cut(name: &str) -> String {
-    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
-    if chars.len() <= WIDEST {
-        return chars.into_iter().collect();
-    }
-    let (head, tail) = (WIDEST / 2, WIDEST - WIDEST / 2 - 1);
-    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+    units::cut(name, WIDEST)
 }
 
 /// A sentence in lines of at most 100 characters. Lines after the first begin with `indent`.
@@ -292,11 +281,5 @@ mod tests {
             .find(|line| line.trim_start().starts_with("cache.mutex_"))
             .expect("a line for the lock");
         assert!(line.contains(" 99% "), "{line}");
-    }
-
-    #[test]
-    fn long_names_keep_their_ends() {
-        let cut = cut(&format!("{}::f (file.cc:7)", "n".repeat(100)));
-        assert!(cut.chars().count() == WIDEST && cut.ends_with("f (file.cc:7)"), "{cut}");
     }
 }

@@ -55,6 +55,17 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
+/// A name in so many characters. What stands at its end, file and line, is kept.
+pub fn cut(name: &str, width: usize) -> String {
+    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
+    if chars.len() <= width {
+        return chars.into_iter().collect();
+    }
+    let tail = width.saturating_sub(1) / 2;
+    let head = width.saturating_sub(1) - tail;
+    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +80,12 @@ mod tests {
         );
         assert_eq!([9_999, 12_345, 1_234_567].map(count), ["9999", "12 k", "1.2 M"]);
         assert_eq!([12, 2048, 3 << 20].map(bytes), ["12 bytes", "2 KiB", "3.0 MiB"]);
+    }
+
+    #[test]
+    fn names_keep_their_ends() {
+        assert_eq!(cut("mutex of f (file.cc:7)", 32), "mutex of f (file.cc:7)");
+        let short = cut(&format!("mutex of {}::f (file.cc:7)", "n".repeat(40)), 32);
+        assert!(short.chars().count() == 32 && short.ends_with("(file.cc:7)"), "{short}");
     }
 }

@@ -2,10 +2,9 @@
 
 use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
-use crate::profile::units::{count, percent, things, time};
+use crate::profile::units::{count, cut, percent, things, time};
 use crate::unseen::OTHER_LOCKS;
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 /// Rows of a table; the rest is counted below it.
 const ROWS: usize = 20;
@@ -51,17 +50,6 @@ pub fn columns(row: &Row, seconds: f64, whole: bool) -> [String; COLUMNS.len()] 
     ]
 }
 
-/// A name in so many characters. What stands at its end, file and line, is kept.
-pub fn cut(name: &str, width: usize) -> String {
-    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
-    if chars.len() <= width {
-        return chars.into_iter().collect();
-    }
-    let tail = width.saturating_sub(1) / 2;
-    let head = width.saturating_sub(1) - tail;
-    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
-}
-
 /// The table.
 pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     let mut text = headline(pid, program, sample, false) + "\n";
@@ -69,7 +57,7 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     let mut line = |name: &str, cells: [&str; COLUMNS.len()]| {
         let mut line = format!("{name:NAME$}");
         for ((_, width), cell) in COLUMNS.iter().zip(cells) {
-            write!(line, " {cell:>width$}").expect("a String");
+            line += &format!(" {cell:>width$}");
         }
         text += line.trim_end();
         text.push('\n');
@@ -80,10 +68,10 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
         line(&cut(&row.name, NAME), cells.each_ref().map(String::as_str));
     }
     if rows.is_empty() {
-        writeln!(text, "{NO_LOCK} ({OTHER_LOCKS}.)").expect("a String");
+        text += &format!("{NO_LOCK} ({OTHER_LOCKS}.)\n");
     }
     if rows.len() > ROWS {
-        writeln!(text, "and {} more", rows.len() - ROWS).expect("a String");
+        text += &format!("and {} more\n", rows.len() - ROWS);
     }
     text
 }
@@ -149,12 +137,5 @@ mod tests {
         look.rows = vec![row(&look.rows[0])];
         assert_eq!(columns(&look.rows[0], 1.0, false)[3], "99%");
         assert!(headline(7, "server", &look, false).ends_with("99% contended"));
-    }
-
-    #[test]
-    fn names_keep_their_ends() {
-        assert_eq!(cut("mutex of f (file.cc:7)", 32), "mutex of f (file.cc:7)");
-        let short = cut(&format!("mutex of {}::f (file.cc:7)", "n".repeat(40)), 32);
-        assert!(short.chars().count() == 32 && short.ends_with("(file.cc:7)"), "{short}");
     }
 }

@@ -72,7 +72,7 @@ pub fn top(options: &Options) -> Result<()> {
     if tables.is_none() {
         check_terminal()?;
     }
-    let signals = Signals::block().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::block()?;
     let mut session = Session::new(options.pid)?;
     session.on()?;
     match tables {
@@ -105,7 +105,7 @@ fn interactive(_: &Options, _: Signals, _: Session) -> Result<()> {
     check_terminal()
 }
 
-fn print_tables(options: &Options, tables: u64, mut signals: Signals, session: &mut Session) -> Result<()> {
+fn print_tables(options: &Options, tables: u64, signals: Signals, session: &mut Session) -> Result<()> {
     let mut watch = Watch::new();
     for number in 0..tables {
         let [ended] = signals.wait([session.descriptor()], options.interval);

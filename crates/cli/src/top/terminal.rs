@@ -10,13 +10,12 @@ use ratatui_core::buffer::Cell;
 use ratatui_core::layout::{Position, Size};
 use ratatui_core::style::{Color, Modifier};
 use ratatui_core::terminal::Terminal;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 /// Shows the process until the user quits, a signal comes, or the process ends.
-pub fn run(mut session: Session, mut signals: Signals, interval: Duration, order: Order) -> Result<()> {
+pub fn run(mut session: Session, signals: Signals, interval: Duration, order: Order) -> Result<()> {
     let fail = |error: io::Error| Failure::new(format!("terminal: {error}"));
     let mut raw = Raw::enter().map_err(fail)?;
     let mut terminal = Terminal::new(Ansi::default()).map_err(fail)?;
@@ -211,7 +210,7 @@ impl Backend for Ansi {
         let mut style = None;
         for (x, y, cell) in cells {
             if next != Some((x, y)) {
-                write!(out, "\x1b[{};{}H", y + 1, x + 1).expect("a String");
+                *out += &format!("\x1b[{};{}H", y + 1, x + 1);
             }
             next = Some((x + 1, y));
             let wanted = (cell.fg, cell.modifier);
@@ -256,7 +255,7 @@ impl Backend for Ansi {
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
         let Position { x, y } = position.into();
-        write!(self.0, "\x1b[{};{}H", y + 1, x + 1).expect("a String");
+        self.0 += &format!("\x1b[{};{}H", y + 1, x + 1);
         Ok(())
     }
 

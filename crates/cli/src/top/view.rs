@@ -1,10 +1,10 @@
 //! The screen of `latchwork top`: what is on it, and what each key does. It draws into a buffer and knows no terminal.
 
-use super::batch::{self, COLUMNS, columns, cut};
+use super::batch::{self, COLUMNS, columns};
 use super::sample::{Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::model::{Class, Kind, Profile};
-use crate::profile::units::{count, percent, time};
+use crate::profile::units::{count, cut, percent, time};
 use crate::unseen::OTHER_LOCKS;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;

@@ -1,8 +1,8 @@
 //! `latchwork compare` on small shell programs.
 
 use crate::common::{
-    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, stderr,
-    stdout, with_growing_time,
+    alive, in_time, latchwork_of_locking_programs as latchwork, locking_library, mark, scratch, send, stderr,
+    stdout, until_alive, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;
@@ -71,7 +71,6 @@ fn each_run_has_its_locks_and_nothing_else() {
     assert_eq!(text.lines().count(), 8, "{text}");
     // The order changes from round to round.
     assert_eq!(text, [glibc, mcs, mcs, glibc, mcs, glibc, glibc, mcs].concat());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -146,7 +145,6 @@ fn glibc_and_the_hooks_run_without_a_library_that_is_preloaded_already() {
     assert!(text.contains(&format!("run: {others}\n")), "{text}");
     let mcs = text.lines().find(|line| line.starts_with("run:mcs ")).unwrap();
     assert!(mcs.matches("liblatchwork_preload").count() == 1 && mcs.ends_with(&others.to_string()), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `> /dev/stderr` in a script opens what is there anew.
@@ -179,7 +177,6 @@ fn noise_is_called_noise() {
     let text = stdout(&output);
     assert!(text.contains("within the noise"), "{text}");
     assert!(text.contains("No lock here is sure") && text.contains("Perhaps mcs (2.00 times)"), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -255,7 +252,6 @@ fn many_equal_locks_have_no_winner() {
     for candidate in candidates {
         assert_eq!(candidate["verdict"], "noise", "{candidate}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -283,7 +279,6 @@ fn commands_run_around_the_runs() {
     let (glibc, mcs) = (["prepare", "run", "conclude"], ["prepare", "runmcs", "conclude"]);
     let expected = [&["setup"], &glibc[..], &["setup"], &mcs, &mcs, &glibc, &["cleanup", "cleanup"]].concat();
     assert_eq!(words, expected);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -302,7 +297,6 @@ fn a_command_around_the_runs_that_fails_ends_the_comparison() {
     );
     // The setup of glibc had run.
     assert_eq!(fs::read_to_string(log).unwrap(), "cleaned\n");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -347,7 +341,6 @@ fn markdown_and_csv_hold_the_table() {
 
     let table = output_of_table(&["--runs", "1", "--mutex", "mcs", "--csv", "-"], "true");
     assert!(table.starts_with("label,") && table.lines().count() == 3, "{table}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -442,7 +435,6 @@ fn what_a_shell_has_started_before_is_let_alone() {
     unsafe { libc::kill(number, libc::SIGKILL) };
     assert!(output.status.success() && !stderr(&output).contains("left"), "{}", stderr(&output));
     assert_eq!(left, 1);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// As a supervisor may start it.
@@ -480,19 +472,14 @@ fn ctrl_c_prints_what_there_is_and_leaves_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while alive(&format!("sleep\0{mark}")) < 2 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    until_alive(&mut child, &format!("sleep\0{mark}"), 2);
+    send(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.starts_with("Interrupted") && text.contains("too few runs"), "{text}");
     assert_eq!(alive(&mark), 0);
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -509,7 +496,6 @@ fn input_is_given_to_every_run() {
             assert_eq!(run["metric"], 3.0);
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -542,7 +528,6 @@ fn the_built_in_program_is_compared_and_checks_itself() {
         !output.status.success() && stderr(&output).contains("the store is damaged")
     });
     assert!(caught);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A library with reader-writer locks that do nothing.

@@ -1,7 +1,8 @@
 //! `latchwork compare`, `profile`, `record` and `tune` on programs that go on in the background.
 
 use crate::common::{
-    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, stderr, stdout,
+    Scratch, alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send,
+    stderr, stdout,
 };
 use serde_json::Value;
 use std::fs;
@@ -47,7 +48,7 @@ int main(int argc, char **argv) {
 }"#;
 
 struct Daemon {
-    directory: PathBuf,
+    directory: Scratch,
     program: PathBuf,
     /// An argument that no other process has.
     mark: String,
@@ -89,7 +90,6 @@ impl Daemon {
 
     fn gone(self) {
         assert_eq!(alive(&self.mark), 0);
-        fs::remove_dir_all(self.directory).unwrap();
     }
 }
 
@@ -208,8 +208,7 @@ fn ctrl_c_and_a_timeout_end_daemons_too() {
     let mut child = daemon.compare(&["--runs", "1"], "waits").spawn().unwrap();
     // The process in the foreground and the daemon.
     daemon.wait_for(2, &mut child);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(alive(&daemon.mark), 0);
 
@@ -227,8 +226,7 @@ fn ctrl_c_while_a_daemon_is_asked_to_end_is_heeded() {
     daemon.wait_for(2, &mut child);
     std::thread::sleep(Duration::from_millis(200));
     daemon.wait_for(2, &mut child);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     daemon.gone();
 }

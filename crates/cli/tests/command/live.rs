@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{compile, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -115,7 +115,6 @@ fn a_process_that_runs_is_recorded() {
         assert!(occupied < 64 << 20, "{occupied} bytes: the copy has holes");
         running.end();
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -139,15 +138,13 @@ fn ctrl_c_and_the_end_of_the_process_end_the_recording() {
         if kill {
             running.0.kill().unwrap();
         } else {
-            // SAFETY: a signal to a child that was not yet waited for.
-            unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+            send(&profile, libc::SIGINT);
         }
         let output = profile.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(parse(&stdout(&output))["seconds"].as_f64().is_some());
         drop(running);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -191,8 +188,7 @@ fn errors_say_why_a_process_cannot_be_observed() {
     let mut first = first.stdout(Stdio::piped()).spawn().unwrap();
     first.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
     refused(&running.pid(), &format!("recorded already, by process {}", first.id()));
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(first.id() as i32, libc::SIGTERM) };
+    send(&first, libc::SIGTERM);
     // It ends by the signal, or in order.
     let mut rest = Vec::new();
     first.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
@@ -206,7 +202,6 @@ fn errors_say_why_a_process_cannot_be_observed() {
     assert_eq!(output(&["top", "1", "--json"]).status.code(), Some(2));
     let no_terminal = output(&["top", "1"]);
     assert_eq!(no_terminal.status.code(), Some(2), "{}", stderr(&no_terminal));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -250,7 +245,6 @@ fn top_prints_tables_and_json() {
     let ended = long.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "after {:?}: {}", begin.elapsed(), stderr(&ended));
     assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The directory of the observer, from the memory map of the process that it records.
@@ -290,7 +284,6 @@ fn an_observer_that_is_gone_keeps_no_other_one_out() {
         }
     }
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// An observer and its process that were both killed have left a directory. One that is in use is locked, or its process may record.
@@ -330,7 +323,6 @@ fn what_the_killed_left_is_removed() {
         fs::remove_dir_all(path).unwrap();
     }
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `htop` shows the numbers of threads.

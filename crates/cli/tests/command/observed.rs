@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: what the observed process does meanwhile, and what other users may do.
 
-use crate::common::{compile, in_time, latchwork, output, scratch, stderr, stdout};
+use crate::common::{compile, in_time, latchwork, output, scratch, send, stderr, stdout};
 use crate::live::{BUSY, Running, observers_directory, parse};
 use serde_json::Value;
 use std::fs;
@@ -43,7 +43,6 @@ fn directories_of_others_are_not_waited_for() {
     fs::remove_dir_all(trap).unwrap();
     assert_eq!(observed.status.code(), Some(0), "{}", stderr(&observed));
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The directory of the recording belongs to the user of the process, and the command may be root's.
@@ -63,14 +62,12 @@ fn only_recordings_are_kept() {
         std::os::unix::fs::symlink(&secret, observed.join(name)).unwrap();
     }
     fs::write(observed.join("2"), "no recording").unwrap();
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let names: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with(&pid), "{names:?}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Locks a mutex in two threads. It executes itself when it reads a byte.
@@ -116,11 +113,9 @@ fn top_follows_a_process_that_executes_another_program() {
     // The first of these lines may be from before.
     let before = (0..5).map(|_| acquisitions()).count();
     assert!((before..100).any(|_| acquisitions() > 0), "the program that runs now is not seen");
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(top.id() as i32, libc::SIGTERM) };
+    send(&top, libc::SIGTERM);
     top.wait().unwrap();
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -147,14 +142,12 @@ fn both_programs_of_a_process_are_in_its_profile() {
     recordings(1);
     succeed(&mut running);
     recordings(2);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(profile.id() as i32, libc::SIGINT) };
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = parse(&stdout(&output));
     assert_eq!(report["processes"].as_array().map(Vec::len), Some(2), "{report}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server with a process for each connection.
@@ -203,11 +196,9 @@ fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
     // Between two looks the program may fork many.
     let files = || fs::read_dir(observers_directory(&pid).unwrap()).unwrap().count();
     until(|| (files() < 60).then_some(()));
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(top.id() as i32, libc::SIGTERM) };
+    send(&top, libc::SIGTERM);
     top.wait().unwrap();
     drop(running);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `main` may end by `pthread_exit`.
@@ -223,7 +214,6 @@ fn a_process_whose_first_thread_has_ended_is_observed() {
     let table = output(&["top", "--once", "--interval", "0.3", &running.pid()]);
     assert_eq!(table.status.code(), Some(0), "{}", stderr(&table));
     drop(running);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// As `nohup latchwork profile --pid PID --seconds 3600 &`.
@@ -246,13 +236,11 @@ fn an_ignored_signal_does_not_end_a_recording() {
     let profile = profile.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until(|| observers_directory(&running.pid()));
     for signal in [libc::SIGHUP, libc::SIGINT] {
-        // SAFETY: a signal to a child that was not yet waited for.
-        unsafe { libc::kill(profile.id() as i32, signal) };
+        send(&profile, signal);
     }
     let report = parse(&stdout(&profile.wait_with_output().unwrap()));
     assert!(report["seconds"].as_f64().unwrap() > 0.45, "{report}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// By a debugger, or by Ctrl-Z in its terminal.
@@ -267,20 +255,15 @@ fn a_process_that_is_stopped_at_the_end_loses_nothing() {
     let profile = profile.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until(|| observers_directory(&pid));
     thread::sleep(Duration::from_millis(300));
-    // SAFETY: signals to children that were not yet waited for.
-    unsafe {
-        libc::kill(running.0.id() as i32, libc::SIGSTOP);
-        libc::kill(profile.id() as i32, libc::SIGINT);
-    }
+    send(&running.0, libc::SIGSTOP);
+    send(&profile, libc::SIGINT);
     let output = profile.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("may be missing") && stderr(&output).contains("stopped"));
     assert!(parse(&stdout(&output))["seconds"].as_f64().unwrap() > 0.2);
     assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(running.0.id() as i32, libc::SIGCONT) };
+    send(&running.0, libc::SIGCONT);
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Ctrl-Z gives the terminal back as it was, `fg` brings the screen again, and Ctrl-\ ends as `q` does.
@@ -339,7 +322,6 @@ fn the_screen_goes_and_comes_with_job_control() {
     assert!(until_seen(&mut master, " echo ").contains(" icanon "));
     shell.wait().unwrap();
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A server that root started and that has given up its rights; and it calls itself something that would paint root's terminal.
@@ -358,5 +340,4 @@ fn a_process_that_cannot_be_looked_into_is_not_said_to_be_without_latchwork() {
     assert!(text.contains(&format!("a[31m ({})", running.pid())) || !is_root, "{text:?}");
     assert!(text.contains("by root only") || is_root, "{text:?}");
     running.end();
-    fs::remove_dir_all(directory).unwrap();
 }

@@ -51,7 +51,6 @@ fn a_musl_program_is_refused() {
     fs::write(&script, format!("#!{}\n", program.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     refused(&run(&script), &["interpreter", "musl"]);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Where there is a musl, its dynamic linker does what is said of it.
@@ -66,7 +65,6 @@ fn a_musl_program_would_end_with_status_127() {
     refused(&run(&program), &["musl", "status 127"]);
     let output = std::process::Command::new(&program).env("LD_PRELOAD", carried()).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The library that the command carries.
@@ -85,7 +83,6 @@ fn a_static_program_runs_without_the_library_and_its_children_with_it() {
         assert!(text.contains("programs that it starts do get the library"), "{text}");
         assert!(stdout(&output).ends_with("in a child\n"), "{output:?}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// As the wrappers of bundled programs start them.
@@ -121,7 +118,6 @@ fn a_setuid_program_and_its_children_run_without_the_library() {
         assert!(text.contains("nor into the programs that it starts"), "{text}");
         assert_eq!(stdout(&output), "started with nothing\n", "{text}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Where the kernel does not raise privileges, the library is loaded, and nothing is said.
@@ -160,7 +156,6 @@ fn a_setuid_bit_without_effect_is_no_obstacle() {
         })
     };
     expect_served(command.output().unwrap());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A library that asks the C library for a version that no glibc has, as ours asks an old one.
@@ -187,7 +182,6 @@ fn a_program_whose_glibc_is_too_old_is_refused() {
     let output =
         std::process::Command::new("echo").arg("started").env("LD_PRELOAD", &library).output().unwrap();
     assert_eq!((output.status.success(), stdout(&output).as_str()), (false, ""));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -203,7 +197,6 @@ fn a_library_that_misses_another_library_is_refused() {
         "int thing(void); const char name[] = \"LATCHWORK_MUTEX\"; int use(void) { return thing(); }";
     let library = compile(&directory, "needs.so", source, &["-shared", "-fPIC", needed.to_str().unwrap()]);
     refused(&run_with(&library, "echo"), &["libneeded.so: cannot open shared object file"]);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -219,7 +212,6 @@ fn a_library_that_the_dynamic_linker_ignores_is_warned_of() {
         "{text}"
     );
     assert!(text.contains("ignores") && text.contains("cannot be preloaded"), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -232,7 +224,6 @@ fn a_program_that_cannot_run_anyway_gets_its_own_error() {
     let output = run(&program);
     assert_eq!(output.status.code(), Some(127));
     assert!(!stderr(&output).contains("latchwork:"), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// All commands say the same of a program that cannot be started, before they run anything.
@@ -265,7 +256,6 @@ fn a_program_that_cannot_be_started_has_one_message_and_status() {
             assert_eq!(text.lines().count(), 1, "{text}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What `run` finds out beforehand is not charged to the program.
@@ -300,5 +290,4 @@ fn children_from_before_are_the_programs_to_wait_for() {
         let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_latchwork")]).output().unwrap();
         assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("7\n", ""), "{delay}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }

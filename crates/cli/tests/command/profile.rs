@@ -1,6 +1,6 @@
 //! `latchwork profile`: programs whose waits are known.
 
-use crate::common::{UNTIL_ASLEEP, compile, compile_with, latchwork, output, scratch, stderr, stdout};
+use crate::common::{UNTIL_ASLEEP, compile, compile_with, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,6 @@ fn the_lock_the_waiter_and_the_holder_have_their_names() {
     let refused = output(&["profile", "--keep", files[0], "--", files[2]]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("not empty"), "{}", stderr(&refused));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The program names its locks as `lw_name` does, and has a lock of its own that the recorder is told of.
@@ -143,7 +142,6 @@ fn a_wait_that_was_given_up_has_a_name() {
         assert_eq!(pairs[0]["holder"], "(still held at the deadline)", "{text}");
         assert!(text.contains("(still held at the deadline)"), "{text}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -193,7 +191,6 @@ fn names_that_the_program_gives() {
         ["mutex of first (named.c:13)", "first used at first (named.c:13) in named", "latchwork.h"],
     ];
     assert_eq!(found, expected, "{report}\n{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Two files of a program have a static lock of the same name, one with a condition variable.
@@ -230,7 +227,6 @@ fn static_locks_of_one_name_are_different_classes() {
         found.sort_unstable();
         assert_eq!(found, [("lock (first.c)", 7), ("lock (second.c)", 1)], "{text}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -249,7 +245,6 @@ fn recordings_of_children_are_joined() {
     assert_eq!(report["locks"][0]["instances"], 4, "{report}");
     let advice: Vec<_> = report["advice"].as_array().unwrap().iter().map(|one| &one["rule"]).collect();
     assert_eq!(advice, ["shorten"], "{report}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A program whose child does not have the rights, or the root directory, that the program began with.
@@ -310,7 +305,6 @@ fn the_children_of_a_program_that_gave_up_root_are_recorded_or_missed() {
     let tuned = output(&["tune", "-o", directory.join("tuned").to_str().unwrap(), "--", program, root]);
     assert_eq!(tuned.status.code(), Some(1));
     assert!(stderr(&tuned).contains("not recorded: 2 processes"), "{}", stderr(&tuned));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -363,7 +357,6 @@ fn a_wrapper_is_not_the_place() {
     // Five waits, each of which lasts as long as the sleep at least.
     assert!(blamed(lock, "Cache::evict") > 5 * 19_000_000, "{lock}");
     assert!(!text.contains("blocked at std::"), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -381,13 +374,11 @@ fn a_signal_reaches_the_program_and_the_report_comes() {
             .unwrap();
         let mut line = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
-        // SAFETY: a signal to a child that was not yet waited for.
-        unsafe { libc::kill(child.id() as i32, signal) };
+        send(&child, signal);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(status));
         assert!(stderr(&output).contains("Threads spent"), "{}", stderr(&output));
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -406,7 +397,6 @@ fn errors_say_what_to_do() {
     let fixed = output(&["profile", "--", program.to_str().unwrap()]);
     assert_eq!(fixed.status.code(), Some(1));
     assert!(stderr(&fixed).contains("statically linked"), "{}", stderr(&fixed));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -415,7 +405,6 @@ fn nothing_is_left_behind() {
     let run = latchwork().args(["profile", "--", "true"]).env("TMPDIR", &directory).output().unwrap();
     assert!(run.status.success() || stderr(&run).contains("no recording"), "{}", stderr(&run));
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What a command that SIGKILL has ended left goes with the next run; what belongs to a command that runs stays.
@@ -443,7 +432,6 @@ fn what_a_killed_command_left_is_removed() {
     let run = latchwork().args(["profile", "--", "true"]).env("TMPDIR", &directory).output().unwrap();
     assert!(run.status.success() || stderr(&run).contains("no recording"), "{}", stderr(&run));
     assert_eq!([&left, &lives, &elsewhere, &others].map(|path| path.exists()), [false, true, true, true]);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -464,7 +452,6 @@ fn go_reads_the_file() {
         .output()
         .unwrap();
     assert!(stdout(&blame).contains("evict"), "{}{}", stdout(&blame), stderr(&blame));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Two libraries that lie at the same place, one after the other, and whose code is the same but for the names.
@@ -509,5 +496,4 @@ fn a_library_in_the_place_of_another_one() {
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let report = stdout(&run);
     assert!(report.contains("make_alpha") && report.contains("make_beta"), "{report}");
-    fs::remove_dir_all(directory).unwrap();
 }

@@ -1,7 +1,8 @@
 //! When results are written, and what signals do meanwhile.
 
 use crate::common::{
-    alive, compile, in_time, latchwork, latchwork_of_locking_programs, limit, mark, scratch, stderr, stdout,
+    compile, in_time, latchwork, latchwork_of_locking_programs, limit, mark, scratch, send, stderr, stdout,
+    until_alive,
 };
 use serde_json::Value;
 use std::ffi::CString;
@@ -38,19 +39,14 @@ fn with_nothing_measured_the_files_of_before_stay() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while alive(&format!("sleep\0{mark}")) < 1 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    until_alive(&mut child, &format!("sleep\0{mark}"), 1);
+    send(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stdout(&output).contains("nothing yet"), "{}", stdout(&output));
     for name in ["kept.json", "kept.csv", "kept.md"] {
         assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "of before", "{name}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 fn compare(arguments: &[&str], script: &str, directory: &Path) -> Output {
@@ -79,7 +75,6 @@ fn a_result_that_cannot_be_written_loses_no_other_one() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("The recording is kept"), "{}", stderr(&output));
     assert!(directory.join("folded").exists());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Nor because glibc's run of a late round failed, or a command beside it.
@@ -101,7 +96,6 @@ fn a_late_failure_keeps_the_rounds_before_it() {
         assert_eq!(json["candidates"][0]["runs"].as_array().unwrap().len(), 2, "{json}");
         assert!(json["failure"].as_str().unwrap().contains(why), "{json}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The time for which the command is stopped is not the program's.
@@ -120,17 +114,14 @@ fn a_run_with_a_pause_is_repeated() {
         assert!(begin.elapsed() < Duration::from_secs(300), "it does not run");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: a signal to a child that was not yet waited for.
-    let signal = |signal| unsafe { libc::kill(child.id() as i32, signal) };
-    signal(libc::SIGSTOP);
+    send(&child, libc::SIGSTOP);
     std::thread::sleep(Duration::from_millis(100));
-    signal(libc::SIGCONT);
+    send(&child, libc::SIGCONT);
     fs::write(directory.join("goes-on"), "").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("is repeated"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 3);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// SIGCONT also comes to a command that was not stopped. However often it comes, the measuring ends.
@@ -145,7 +136,6 @@ fn a_run_is_repeated_three_times_at_most() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("during each of 4 attempts"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(directory.join("ran")).unwrap().lines().count(), 2 * 4);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The kernel counts what the command has when it starts a program into the program's peak.
@@ -158,7 +148,6 @@ fn the_output_of_a_failed_run_is_not_the_next_ones_memory() {
     assert_eq!(json["candidates"][2]["verdict"], "failed", "{json}");
     let peak = json["candidates"][0]["summary"]["memory_bytes"]["max"].as_f64().unwrap();
     assert!(peak < 11e6, "{peak}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The lock is not kept for programs for which it was not measured.
@@ -170,7 +159,6 @@ fn the_command_that_keeps_a_lock_leaves_out_the_same_programs() {
     let output = compare(&options, script, &directory);
     let text = stdout(&output);
     assert!(text.contains("latchwork run --mutex shfl --only 'sh,da*' --not x -- sh -c "), "{text}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -215,7 +203,6 @@ fn two_results_need_two_files() {
     assert!(!stderr(&output).contains("both name"), "{}", stderr(&output));
     let output = run(&["record", "--read", "not-there"]);
     assert!(stderr(&output).contains("not-there: No such file"), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What keeps a program from being recorded is named, and nothing else.
@@ -236,7 +223,6 @@ fn a_limit_on_memory_is_named() {
             "{words:?}: {text}"
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Two commands find a directory empty at once: one of them may keep its recording there.
@@ -265,7 +251,6 @@ fn a_directory_is_kept_for_one_recording() {
         assert!([[Some(0), Some(2)], [Some(2), Some(0)]].contains(&status), "{both:?}");
         assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A pipe that no process reads.
@@ -294,8 +279,7 @@ fn signals_end_a_command_that_cannot_write_its_results() {
             unsafe { command.pre_exec(ignore_none) };
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             until_it_opens_a_pipe(&mut child);
-            // SAFETY: a signal to a child that was not yet waited for.
-            unsafe { libc::kill(child.id() as i32, signal) };
+            send(&child, signal);
             let ended = ended(&mut child).unwrap_or_else(|| {
                 let _ = child.kill();
                 panic!("{arguments:?} goes on after signal {signal}")
@@ -305,7 +289,6 @@ fn signals_end_a_command_that_cannot_write_its_results() {
             assert!(left.is_empty(), "{arguments:?}: {left:?}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Waits until the command has slept for a second, and its program has ended: it waits for the other end of a pipe.

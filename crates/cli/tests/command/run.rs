@@ -1,7 +1,7 @@
 //! `latchwork run`: the program must not notice that latchwork started it.
 
 use crate::COMMAND;
-use crate::common::{compile, latchwork, limit, output, scratch, stderr, stdout};
+use crate::common::{compile, latchwork, limit, output, scratch, send, stderr, stdout};
 use latchwork::registry::{self, Kind};
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +41,6 @@ fn a_program_that_cannot_run_gives_the_usual_statuses() {
     let output = output(&["run", "--", script.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(127));
     assert!(stderr(&output).contains("its interpreter /no/such/interpreter is missing"));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -53,8 +52,7 @@ fn exit_status_and_signals_are_the_programs_own() {
     while !fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("sleep") {
         std::thread::yield_now();
     }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
 }
 
@@ -126,7 +124,6 @@ fn the_library_comes_first_and_what_was_preloaded_stays() {
     assert_eq!(lines.next(), Some(format!("json:{}", here.display()).as_str()));
     // The report itself is the library's business; what the shell left is cleaned up.
     let _ = fs::remove_file(here);
-    fs::remove_dir_all(cache).unwrap();
 }
 
 #[test]
@@ -149,7 +146,6 @@ fn a_file_that_statistics_cannot_be_written_to_is_refused_before_anything_runs()
             stderr(&output)
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -180,7 +176,6 @@ fn a_program_that_gave_up_its_privileges_starts_others_with_the_library() {
     };
     let output = command.output().unwrap();
     assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("loaded\n", ""));
-    fs::remove_dir_all(home).unwrap();
 }
 
 #[test]
@@ -202,8 +197,6 @@ fn a_cache_that_cannot_be_used_is_passed_over() {
         .unwrap();
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
     assert!(stderr(&output).contains("LATCHWORK_PRELOAD_PATH=/no/such/library.so"));
-    fs::remove_dir_all(cache).unwrap();
-    fs::remove_dir_all(temporary).unwrap();
 }
 
 /// Two programs with locks that a shell starts, and which of them get latchwork's.
@@ -257,7 +250,6 @@ fn the_programs_that_get_the_locks_are_chosen_by_name() {
         let output = output(&["run", "--only", wrong, "--", "echo", "started"]);
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{wrong}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What this process finds in its environment is another command's: a program under it must not get it. All names are tried that
@@ -292,7 +284,6 @@ fn variables_of_a_command_around_this_one_do_not_count() {
             "{stay:?}"
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A program that is left out must not notice the library: neither its lock nor a name that does not exist.
@@ -325,7 +316,6 @@ fn check_is_a_command_of_its_own() {
     let left_out = latchwork().args(["check", "--not", "program", "--"]).arg(&program).output().unwrap();
     assert_eq!(left_out.status.code(), Some(5));
     assert!(!stderr(&left_out).contains("inversion"), "{}", stderr(&left_out));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The status tells whether there was a mistake that is not known; what else the program has to do when it exits is done.
@@ -436,7 +426,6 @@ fn check_fails_if_a_mistake_is_found() {
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
         assert!(stderr(&output).contains(why), "{options:?}: {output:?}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A program may do with a small stack. This command then has to do with it, too, and the program gets the same limit.
@@ -468,7 +457,6 @@ fn a_small_stack_is_enough() {
             stderr(&output)
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Where the cache cannot be used, the library goes to the temporary directory: not to the present one, nor to one that is made for
@@ -494,5 +482,4 @@ fn the_temporary_directory_is_one_that_is_there() {
     let mut command = latchwork();
     let output = command.args(["profile", "--", "true"]).env("TMPDIR", "").output().unwrap();
     assert!(!stderr(&output).contains("TMPDIR"), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }

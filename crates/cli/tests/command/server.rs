@@ -1,8 +1,8 @@
 //! `latchwork compare --server`: a server under each lock, with a load generator beside it.
 
 use crate::common::{
-    alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, stderr,
-    with_growing_time,
+    Scratch, alive, compile, latchwork_of_locking_programs as latchwork, mark, processes, scratch, send,
+    stderr, until_alive, with_growing_time,
 };
 use serde_json::Value;
 use std::fs;
@@ -10,7 +10,6 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
 
 /// Listens at the port argv[1] and says so. Writes its lock, and later that it was asked to stop, to the file argv[2].
 /// argv[3]: `good`; `crashes` at the second connection, after which `lingers` is gone some milliseconds later only: the kernel frees
@@ -65,7 +64,7 @@ int main(int argc, char **argv) {
 }"#;
 
 struct Server {
-    directory: PathBuf,
+    directory: Scratch,
     program: PathBuf,
     port: u16,
 }
@@ -110,7 +109,6 @@ impl Server {
 
     fn gone(self) {
         assert_eq!(self.running(), 0);
-        fs::remove_dir_all(self.directory).unwrap();
     }
 }
 
@@ -222,14 +220,8 @@ fn ctrl_c_stops_the_server_and_its_load() {
     let port = server.port.to_string();
     let mark = mark(5);
     let mut child = server.command("good", &port, &format!("sleep {mark}")).spawn().unwrap();
-    let begin = Instant::now();
-    while alive(&format!("sleep\0{mark}")) < 1 {
-        assert!(child.try_wait().unwrap().is_none(), "latchwork ended by itself");
-        assert!(begin.elapsed() < Duration::from_secs(300), "the load does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to a child that was not yet waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    until_alive(&mut child, &format!("sleep\0{mark}"), 1);
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(alive(&mark), 0);
     // It was asked politely.

@@ -32,7 +32,6 @@ fn a_process_title_over_the_environment_does_not_move_the_file() {
     let lines = statistics(&program, &directory.join("statistics"));
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["mutex"]["lock"], "shfl");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -55,7 +54,6 @@ fn a_process_that_gave_up_its_privileges_writes_its_statistics() {
     let file = directory.join("statistics");
     assert_eq!(statistics(&program, &file).len(), 1);
     assert_eq!(statistics(&program, &file).len(), 2);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The descriptor that is kept for the case above may be closed by the program, and its number used again.
@@ -80,5 +78,4 @@ fn a_program_that_closes_all_descriptors_writes_its_statistics_where_they_belong
     let name = format!("-DFILE_NAME=\"{}\"", file.display());
     let program = compile(&directory, "remover", source, &[&name]);
     assert_eq!(statistics(&program, &file).len(), 1);
-    fs::remove_dir_all(directory).unwrap();
 }

@@ -77,7 +77,6 @@ fn a_reader_that_goes_away_leaves_no_recording_behind() {
         assert_eq!(stderr(&ended).contains("Broken pipe"), ignored, "{}", stderr(&ended));
         assert_eq!(entries(&temporary), [""; 0]);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -101,7 +100,6 @@ fn a_recorded_program_has_sigpipe_as_it_was() {
             assert_eq!(mask >> (libc::SIGPIPE - 1) & 1 == 1, ignored, "{words:?}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -128,7 +126,6 @@ fn standard_output_that_cannot_be_written_is_an_error() {
             stderr(&run)
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -153,7 +150,6 @@ fn standard_error_that_cannot_be_written_ends_nothing_halfway() {
         assert_eq!(entries(&temporary), [""; 0], "{arguments:?}");
     }
     assert!(directory.join("report.json").exists());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A small file system of the test's own.
@@ -214,7 +210,6 @@ fn a_full_disk_is_no_verdict() {
             assert!(!directory.join("trace.lw").exists(), "{case}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// What the program prints is not mixed with a result on standard output.
@@ -234,7 +229,6 @@ fn a_result_on_standard_output_is_alone_there() {
     }
     let run = output(&["profile", "--json", "/dev/null", "--", "sh", "-c", &script]);
     assert_eq!(stdout(&run), "printed\nprinted\n");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A closed stream is said before anything runs, and what the program finds is closed too.
@@ -260,7 +254,6 @@ fn a_closed_standard_output_is_refused() {
     let mut left = entries(&directory);
     left.sort();
     assert_eq!(left, ["ran", "report.json", "work", "work.c"]);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A run of the command with these streams closed.
@@ -291,7 +284,6 @@ fn standard_output_takes_one_document() {
         assert!(stderr(&run).contains("./-"), "{arguments:?}: {}", stderr(&run));
     }
     assert_eq!(entries(&directory), [""; 0]);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A disk without room for a result: the file of before stays, nothing lies beside it, and the recording is kept.
@@ -347,5 +339,4 @@ fn a_result_that_does_not_fit_loses_nothing() {
     assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
     assert_eq!(fs::read_to_string(path("compared")).unwrap(), "of before");
     drop(disk);
-    fs::remove_dir_all(directory).unwrap();
 }

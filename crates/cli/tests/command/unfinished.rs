@@ -103,5 +103,4 @@ fn a_deadlock_is_the_first_sentence() {
         assert_eq!(waits("lifetime_ns"), 4, "{}", report["thread_list"]);
         assert!(text.contains("1 thread was still waiting"), "{text}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }

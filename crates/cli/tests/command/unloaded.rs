@@ -2,7 +2,6 @@
 
 use crate::common::{compile, latchwork, scratch, stderr, stdout};
 use latchwork_recording::trace_file::Trace;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = r#"
@@ -59,7 +58,6 @@ fn the_profile_has_the_locks_of_both() {
         let acquisitions: u64 = locks.map(|lock| lock["acquisitions"].as_u64().unwrap()).sum();
         assert_eq!(acquisitions, 10, "{name}: {report:#}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -77,5 +75,4 @@ fn the_trace_has_the_locks_of_both() {
             trace.steps.iter().flatten().filter(|step| step.op != latchwork_recording::trace::op::EXIT);
         assert_eq!(events.filter(|step| is_of(step.object)).count(), 20, "{name}: {:#?}", trace.about);
     }
-    fs::remove_dir_all(directory).unwrap();
 }

@@ -78,7 +78,6 @@ fn a_lock_that_no_process_uses_is_not_judged() {
         assert_eq!(output.status.code(), Some(0), "{program:?}: {}", stdout(&output));
         assert!(!stdout(&output).contains("no process"), "{}", stdout(&output));
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// `check` passes a program of which it has seen nothing, unless it is told not to, but says that it has seen nothing.
@@ -144,7 +143,6 @@ fn a_check_that_saw_no_lock_says_so() {
             assert_eq!(check(options, program), (Some(0), String::new()), "{options:?} {program:?}");
         }
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -159,5 +157,4 @@ fn a_library_of_others_is_refused() {
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{words:?}: {text}");
         assert!(text.contains("foreign.so: is no library of latchwork's"), "{words:?}: {text}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }

@@ -40,7 +40,14 @@ pub fn locking_library() -> &'static Path {
             static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;\n\
             __attribute__((constructor)) static void use(void) {\n\
                 pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }";
-        compile(&scratch("locking"), "locking.so", source, &["-shared", "-fPIC", "-pthread"])
+        // A static value is not dropped: the library stays for all tests.
+        static DIRECTORY: OnceLock<Scratch> = OnceLock::new();
+        compile(
+            DIRECTORY.get_or_init(|| scratch("locking")),
+            "locking.so",
+            source,
+            &["-shared", "-fPIC", "-pthread"],
+        )
     })
 }
 
@@ -74,11 +81,38 @@ pub fn stderr(output: &Output) -> String {
 }
 
 /// An empty directory of the test's own.
-pub fn scratch(name: &str) -> PathBuf {
+pub fn scratch(name: &str) -> Scratch {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).expect("the directory can be made");
-    path
+    Scratch(path)
+}
+
+/// A directory that goes when the test ends. After a failure it stays.
+pub struct Scratch(PathBuf);
+
+impl std::ops::Deref for Scratch {
+    type Target = PathBuf;
+    fn deref(&self) -> &PathBuf {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> AsRef<T> for Scratch
+where
+    PathBuf: AsRef<T>,
+{
+    fn as_ref(&self) -> &T {
+        self.0.as_ref()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 }
 
 /// A C program, or whatever else the arguments tell the compiler to make. The workspace needs a C compiler anyway.
@@ -162,6 +196,22 @@ pub fn until_it_watches_for_ctrl_c(command: &Child) {
     while !blocked() {
         assert!(begin.elapsed() < Duration::from_secs(300), "the command does not watch for signals");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sends a signal to a child that was not yet waited for.
+pub fn send(child: &Child, signal: i32) {
+    // SAFETY: a system call with plain arguments.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// Waits until so many running processes have `mark` in their command line. `command` has to run meanwhile.
+pub fn until_alive(command: &mut Child, mark: &str, count: usize) {
+    let begin = Instant::now();
+    while alive(mark) < count {
+        assert!(command.try_wait().unwrap().is_none(), "the command ended by itself");
+        assert!(begin.elapsed() < Duration::from_secs(300), "{mark:?} does not start");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

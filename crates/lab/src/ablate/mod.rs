@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
 use run::Plan;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// After the options in `latchwork-lab ablate --help`.
@@ -103,15 +103,8 @@ pub fn ablate(options: &Options) -> Result<i32> {
         )));
     }
     let results = if options.native { run::natively(&plan) } else { run::simulated(&plan) }?;
-    let to_stdout = options.json.as_deref() == Some(Path::new("-"));
-    if to_stdout {
-        output::print(&report::json(&plan, &results))?;
-    } else {
-        output::print(&report::text(&plan, &results))?;
-    }
-    if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
-        output::write("--json", path, &report::json(&plan, &results))?;
-    }
+    let (text, json) = (|| report::text(&plan, &results), || report::json(&plan, &results));
+    output::report(options.json.as_deref(), text, json)?;
     if let Some(path) = &options.markdown {
         output::write(
             "--markdown",

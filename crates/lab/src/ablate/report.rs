@@ -3,11 +3,10 @@
 use super::run::{Plan, Point, Results};
 use super::variants::{Variant, YARDSTICKS};
 use crate::measure::report::time;
-use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::stats;
+use latchwork_console::table::{self, markdown_head, markdown_row};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// A difference in throughput that counts.
 const MATTERS: f64 = 0.05;
@@ -144,14 +143,13 @@ fn legend(plan: &Plan, results: &Results) -> String {
     let mechanisms = distinct(&variants.collect::<Vec<_>>());
     let worthless: Vec<_> = mechanisms.into_iter().filter(worthless).collect();
     if !worthless.is_empty() {
-        writeln!(text, "Worth less than {:.0}% everywhere: {}.", MATTERS * 100.0, worthless.join(", "))
-            .expect("a String");
+        text += &format!("Worth less than {:.0}% everywhere: {}.\n", MATTERS * 100.0, worthless.join(", "));
     }
     if results.interrupted.is_some() {
         text += "Interrupted; this is what was measured until then.\n";
     }
     for failure in &results.failures {
-        writeln!(text, "FAILED: {failure}").expect("a String");
+        text += &format!("FAILED: {failure}\n");
     }
     text
 }
@@ -169,13 +167,9 @@ pub fn distinct(names: &[&'static str]) -> Vec<&'static str> {
 
 /// For people.
 pub fn text(plan: &Plan, results: &Results) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(HEAD);
-    rows(plan, results).into_iter().for_each(|row| _ = table.add_row(row));
-    for (column, _) in NUMBERS.iter().enumerate().filter(|(_, number)| **number) {
-        table.column_mut(column).expect("a column").set_cell_alignment(CellAlignment::Right);
-    }
+    let mut table = table::new(HEAD);
+    table.add_rows(rows(plan, results));
+    table::right(&mut table, (0..HEAD.len()).filter(|column| NUMBERS[*column]));
     format!(
         "{} without each of its parts\n{}; {} s each\n\n{}\n\n{}",
         plan.subject.name(),
@@ -186,30 +180,25 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     )
 }
 
-fn line(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
-}
-
 /// The same table, and below it every variant's share at every point.
 pub fn markdown(plan: &Plan, results: &Results) -> String {
     let mut page =
         format!("# {} without each of its parts\n\n{}\n", plan.subject.name(), legend(plan, results));
-    page += &line(&HEAD.map(str::to_owned));
-    page += &line(&NUMBERS.map(|number| if number { "---:" } else { "---" }.to_owned()));
-    rows(plan, results).iter().for_each(|row| page += &line(row));
+    page += &markdown_head(&HEAD, |column| NUMBERS[column]);
+    rows(plan, results).iter().for_each(|row| page += &markdown_row(row));
     page += "\n## Every point\n\nThe columns are the variants, by their numbers:\n\n";
     for (number, (_, variant)) in plan.variants.iter().enumerate().skip(1) {
-        writeln!(page, "{number}. {}: {}", variant.mechanism, variant.change).expect("a String");
+        page += &format!("{number}. {}: {}\n", variant.mechanism, variant.change);
     }
     for machine in 0..plan.machines.len().max(1) {
         if let Some(machine) = plan.machines.get(machine) {
-            writeln!(page, "\n### {}", machine.name).expect("a String");
+            page += &format!("\n### {}\n", machine.name);
         }
         let numbers = (1..plan.variants.len()).map(|number| number.to_string());
         page.push('\n');
         let head: Vec<String> =
             ["point", "threads", "op/s"].map(str::to_owned).into_iter().chain(numbers).collect();
-        page += &line(&head);
+        page += &markdown_row(&head);
         page += &format!("|---|---:|---:{}|\n", "|---:".repeat(plan.variants.len() - 1));
         for (index, point) in plan.points.iter().enumerate().filter(|(_, point)| point.machine == machine) {
             let share =
@@ -217,7 +206,7 @@ pub fn markdown(plan: &Plan, results: &Results) -> String {
             let rate = results.rate(index, 0).map_or("-".into(), crate::measure::report::rate);
             let shares = (1..plan.variants.len()).map(share);
             let row = [point.text.clone(), point.threads.to_string(), rate].into_iter().chain(shares);
-            page += &line(&row.collect::<Vec<_>>());
+            page += &markdown_row(&row.collect::<Vec<_>>());
         }
     }
     page

@@ -270,16 +270,13 @@ impl Results {
 
     /// The median of these.
     pub fn rate(&self, point: usize, variant: usize) -> Option<f64> {
-        let rates = self.rates(point, variant);
-        (!rates.is_empty()).then(|| stats::median(&rates))
+        stats::median_of(self.rates(point, variant))
     }
 
     /// The processor time of its operations as a share of the lock's as it is.
     pub fn processor(&self, point: usize, variant: usize) -> Option<f64> {
-        let median = |variant| {
-            let times: Vec<f64> = self.runs(point, variant).iter().filter_map(|run| run.processor).collect();
-            (!times.is_empty()).then(|| stats::median(&times))
-        };
+        let median =
+            |variant| stats::median_of(self.runs(point, variant).iter().filter_map(|run| run.processor));
         Some(median(variant)? / median(0).filter(|time| *time > 0.0)?)
     }
 
@@ -306,7 +303,7 @@ impl Results {
 }
 
 fn watch(plan: &Plan) -> Result<(Signals, ProgressBar)> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plan.measurements());
     bar.set_message(format!("{} variants of {}", plan.variants.len(), plan.subject.name()));
     Ok((signals, bar))

@@ -174,7 +174,7 @@ fn warm_up(options: &Options) -> Duration {
 
 fn measure(plan: &Plan, options: &Options) -> Result<Results> {
     let mut results = Results { cut: options.cut, ..Results::new(plan) };
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plan.measurements());
     let start = Instant::now();
     let locks = plan.locks.len();

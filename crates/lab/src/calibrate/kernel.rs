@@ -2,7 +2,8 @@
 
 use super::memory::each;
 use super::sample::Sample;
-use super::threads::{Helper, on, pin};
+use super::threads::{Helper, on};
+use latchwork_workloads::topology::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 

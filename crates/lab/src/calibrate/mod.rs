@@ -14,11 +14,11 @@ pub mod threads;
 
 use crate::measure::progress;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
+use latchwork_console::table;
 use latchwork_sim::{MAX_CLUSTERS, Memory, Number, Profile, THIS_MACHINE, this_machine_path};
 use places::{Distance, Places};
 use sample::{Sample, round};
@@ -98,7 +98,7 @@ pub fn calibrate(options: &Options) -> Result<i32> {
         output::check("--json", path)?;
     }
     let machine = Machine::here();
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let mut calibration = Calibration::new(&machine)?;
     let bar = progress(STEPS.len());
     for (what, step) in STEPS {
@@ -122,7 +122,7 @@ pub fn calibrate(options: &Options) -> Result<i32> {
     if to_stdout(&options.output) {
         output::print(&text)?;
     } else {
-        write(&path, &text)?;
+        output::write("--output", &path, &text)?;
     }
     let json = || serde_json::to_string_pretty(&lines).expect("plain data") + "\n";
     match &options.json {
@@ -178,22 +178,8 @@ fn default_path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes beside the file first: one that is there already stays whole.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    output::write("--output", &beside, text)?;
-    std::fs::rename(&beside, path).map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        Failure::new(format!("--output {}: {error}", path.display()))
-    })
-}
-
 fn table(lines: &[Line], machine: &Machine) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["", "value", "quartiles", "source"]);
+    let mut table = table::new(["", "value", "quartiles", "source"]);
     for line in lines {
         let quartiles = line.sample.as_ref().map_or(String::new(), |sample| {
             format!("{} .. {}", round(sample.quartiles.0), round(sample.quartiles.1))
@@ -201,7 +187,7 @@ fn table(lines: &[Line], machine: &Machine) -> String {
         let source = line.source.split(';').next().unwrap_or_default().to_owned();
         table.add_row([line.name.to_owned(), line.value.to_string(), quartiles, source]);
     }
-    table.column_mut(1).expect("four columns").set_cell_alignment(CellAlignment::Right);
+    table::right(&mut table, [1]);
     format!("{}\n\n{}\n", machine.line(), table.trim_fmt())
 }
 

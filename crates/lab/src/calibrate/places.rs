@@ -1,6 +1,7 @@
 //! Where this machine's CPUs are, as the kernel says.
 
 use latchwork_sim::{Links, Shape};
+use latchwork_workloads::topology::allowed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -127,18 +128,6 @@ impl Places {
             links: Links::Full,
         }
     }
-}
-
-/// The CPUs that this process may use.
-fn allowed() -> Vec<usize> {
-    // SAFETY: an all-zero set is a valid one, and the call gets its size.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-        set
-    };
-    // SAFETY: the number is below the set's size.
-    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
 /// The numbers of entries such as `node0` in a directory, in order.

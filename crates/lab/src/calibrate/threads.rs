@@ -1,5 +1,6 @@
 //! Threads on chosen CPUs.
 
+use latchwork_workloads::topology::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc;
 
@@ -12,16 +13,6 @@ pub fn on<R: Send>(cpu: usize, f: impl FnOnce() -> R + Send) -> R {
         });
         thread.join().expect("measuring does not panic")
     })
-}
-
-/// Binds the calling thread to a CPU. If the CPU has gone offline, the thread stays where it is.
-pub fn pin(cpu: usize) {
-    // SAFETY: an all-zero set is a valid one, the number is below its size, and the call gets its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
 }
 
 /// Spins for a while (a system call between two measurements would be seen in them), then yields.

@@ -12,7 +12,6 @@ use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_sim::{MAX_THREADS, Profile};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// After the options in `latchwork-lab choose --help`.
@@ -110,7 +109,7 @@ pub fn choose(options: &Options) -> Result<i32> {
             plans.extend(prepared(question, machine, options.seed)?);
         }
     }
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plans.iter().map(|(plan, _)| plan.measurements()).sum());
     let borrowed: Vec<(&Plan, &How)> = plans.iter().map(|(plan, how)| (plan, how)).collect();
     let (results, interrupted) = sweep::run_all(&borrowed, &signals, &bar, |_| ());
@@ -193,17 +192,15 @@ fn page(plans: &[(Plan, How)], results: &[Results], each: usize) -> String {
         .replace("TURNS", &(MEASURED_IN_TURNS_NS / 1_000_000).to_string());
     let parts = plans.chunks(each).zip(results.chunks(each));
     for (question, (plans, results)) in QUESTIONS.iter().zip(parts) {
-        writeln!(
-            text,
-            "\n## {}\n\nWorkload `{}`, {}; among {}.\n\n| machine | threads | sections of {} | sections of {} |\n|---|---|---|---|",
+        text += &format!(
+            "\n## {}\n\nWorkload `{}`, {}; among {}.\n\n| machine | threads | sections of {} | sections of {} |\n|---|---|---|---|\n",
             capital(question.title),
             question.workload,
             question.set[..question.set.len() - 1].join(", "),
             question.locks.iter().map(|lock| format!("`{lock}`")).collect::<Vec<_>>().join(", "),
             SECTIONS[0],
             SECTIONS[1]
-        )
-        .expect("a String");
+        );
         for ((plan, how), results) in plans.iter().zip(results) {
             for (threads, count) in plan.threads.iter().enumerate() {
                 let cell = |settings: usize| {
@@ -213,15 +210,13 @@ fn page(plans: &[(Plan, How)], results: &[Results], each: usize) -> String {
                     };
                     nearest(&mut plan.locks.iter().enumerate().filter_map(rate).collect())
                 };
-                writeln!(
-                    text,
-                    "| {} | {count}{} | {} | {} |",
+                text += &format!(
+                    "| {} | {count}{} | {} | {} |\n",
                     how.profile.name,
                     if *count > how.profile.cpus() { " (2 for each CPU)" } else { "" },
                     cell(0),
                     cell(1)
-                )
-                .expect("a String");
+                );
             }
         }
     }

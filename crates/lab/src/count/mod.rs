@@ -4,10 +4,10 @@ mod simulated;
 
 use crate::generated;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Row, Table};
 use latchwork::registry::{Entry, Kind};
 use latchwork_console::failure::Result;
-use latchwork_console::{names, output};
+use latchwork_console::{names, output, table};
 use serde::Serialize;
 use simulated::CROWD;
 use std::path::PathBuf;
@@ -117,36 +117,17 @@ pub fn count(options: &Options) -> Result<()> {
 
 /// The table as Markdown, with the legend below.
 fn markdown(table: &Table, legend: &str) -> String {
-    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let head: Vec<String> =
-        table.header().into_iter().flat_map(|row| row.cell_iter()).map(|cell| cell.content()).collect();
-    let rule = (0..head.len()).map(|column| if column < 2 { "---" } else { "---:" }.to_owned()).collect();
-    let mut text = row(head) + &row(rule);
-    for line in table.row_iter() {
-        text += &row(line.cell_iter().map(|cell| cell.content()).collect());
-    }
+    let cells = |row: &Row| -> Vec<String> { row.cell_iter().map(|cell| cell.content()).collect() };
+    let head = table.header().map_or_else(Vec::new, cells);
+    let mut text = table::markdown_head(&head, |column| column >= 2);
+    table.row_iter().for_each(|row| text += &table::markdown_row(&cells(row)));
     format!("{text}\n{legend}")
-}
-
-fn table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table
 }
 
 /// The table of all locks, and its legend.
 fn beside_the_registry(locks: &[Lock]) -> (Table, String) {
-    let mut table = table();
-    table.set_header([
-        "name",
-        "kind",
-        "bytes",
-        "waiter",
-        "holder",
-        "atomics",
-        "contended",
-        "declared atomics",
-    ]);
+    let mut table =
+        table::new(["name", "kind", "bytes", "waiter", "holder", "atomics", "contended", "declared atomics"]);
     for lock in locks {
         table.add_row([
             lock.name.to_owned(),
@@ -159,9 +140,7 @@ fn beside_the_registry(locks: &[Lock]) -> (Table, String) {
             lock.atomics.to_string(),
         ]);
     }
-    for column in 2..=7 {
-        table.column_mut(column).expect("eight columns").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..=7);
     let legend = format!(
         "bytes: of a lock; waiter, holder: bytes of queue nodes beside it, counted by the simulator\n\
          atomics: atomic read-modify-writes per uncontended acquire and release (rwlock, seqlock: of a read),\n    \
@@ -172,9 +151,8 @@ fn beside_the_registry(locks: &[Lock]) -> (Table, String) {
 
 /// The locks of Table 1 of the ShflLock paper, here and there, and the table's legend.
 fn beside_the_paper(locks: &[Lock]) -> (Table, String) {
-    let mut table = table();
     let heads = ["bytes", "waiter", "holder", "atomics", "contended"];
-    table.set_header(
+    let mut table = table::new(
         ["name", "paper"]
             .into_iter()
             .map(str::to_owned)
@@ -196,9 +174,7 @@ fn beside_the_paper(locks: &[Lock]) -> (Table, String) {
             paper.contended_atomics.map_or("no bound".into(), |atomics| atomics.to_string()),
         ]);
     }
-    for column in 2..=11 {
-        table.column_mut(column).expect("twelve columns").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, 2..=11);
     let legend = "\
          here: as in latchwork-lab count; cst without its 128 bytes for each NUMA node in use.\n\
          paper: Kashyap et al. 2019 (ShflLock), table 1, on eight sockets; it counts the fields of a node, which\n    \

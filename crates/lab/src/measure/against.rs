@@ -6,7 +6,6 @@ use super::Part;
 use super::plan::Plan;
 use super::results::{Place, Point, Results, Run, varied};
 use latchwork_console::stats;
-use std::fmt::Write as _;
 
 /// A lock that does less than this share of the other's operations does harm.
 const LEAST_RATE: f64 = 0.97;
@@ -68,16 +67,14 @@ pub fn text(plan: &Plan, results: &Results, heading: &str) -> String {
     let Some(against) = plan.against else { return text };
     let threads: Vec<String> = plan.threads.iter().map(usize::to_string).collect();
     for figure in FIGURES.iter().filter(|figure| figure.is_known(results)) {
-        write!(
-            text,
+        text += &format!(
             "\n{heading}{}: {} to {}\n\n| threads | {} |\n|---|{}\n",
             plan.workload.name,
             figure.title,
             plan.locks[against].name,
             threads.join(" | "),
             "---|".repeat(threads.len()),
-        )
-        .expect("a String");
+        );
         for settings in 0..plan.settings.len() {
             for (lock, candidate) in plan.locks.iter().enumerate().filter(|(lock, _)| *lock != against) {
                 let cell = |threads| match figure.at(results, Place { settings, threads, lock }, against) {
@@ -89,7 +86,7 @@ pub fn text(plan: &Plan, results: &Results, heading: &str) -> String {
                 };
                 let cells: Vec<String> = (0..plan.threads.len()).map(cell).collect();
                 let name = [candidate.name, &varied(plan, settings)].join(" ");
-                writeln!(text, "| {} | {} |", name.trim_end(), cells.join(" | ")).expect("a String");
+                text += &format!("| {} | {} |\n", name.trim_end(), cells.join(" | "));
             }
         }
     }
@@ -156,10 +153,9 @@ fn sentences(tallies: &[Tally]) -> String {
     let mut text = String::new();
     for Tally { lock, against, counts: [rates, users] } in tallies {
         let of = |count: &Count| format!("{} of {} points", count.harmless, count.all);
-        write!(text, "{lock}: operations at least {LEAST_RATE} times {against}'s at {}", of(rates))
-            .expect("a String");
+        text += &format!("{lock}: operations at least {LEAST_RATE} times {against}'s at {}", of(rates));
         if users.all > 0 {
-            write!(text, ", user time at most {MOST_USER} times at {}", of(users)).expect("a String");
+            text += &format!(", user time at most {MOST_USER} times at {}", of(users));
         }
         text += ".\n";
     }

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::results::{self, Point, Results, Run};
-use latchwork_console::stats;
+use latchwork_console::stats::Summary;
 use latchwork_workloads::stage;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,15 +38,6 @@ struct OnePoint<'a> {
     usage: Option<Usage>,
     extra: BTreeMap<&'static str, f64>,
     runs: Vec<OneRun<'a>>,
-}
-
-#[derive(Serialize)]
-struct Summary {
-    median: f64,
-    min: f64,
-    max: f64,
-    /// Distance of the quartiles, relative to the median.
-    spread: f64,
 }
 
 #[derive(Serialize)]
@@ -110,8 +101,6 @@ pub fn text(plan: &Plan, results: &Results, about: &About) -> String {
 
 fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
     let lock = &plan.locks[point.place.lock];
-    let rates = point.rates();
-    let some = !rates.is_empty();
     let extras = point.runs.iter().flat_map(|run| &run.extra);
     OnePoint {
         lock: lock.name,
@@ -119,12 +108,7 @@ fn point<'a>(plan: &'a Plan, point: &'a Point) -> OnePoint<'a> {
         threads: plan.threads[point.place.threads],
         settings: plan.settings[point.place.settings].iter().map(|(name, text, _)| (name, text)).collect(),
         failure: point.failure.as_deref(),
-        ops_per_s: some.then(|| Summary {
-            median: stats::median(&rates),
-            min: stats::quantile(&rates, 0.0),
-            max: stats::quantile(&rates, 1.0),
-            spread: stats::spread(&rates),
-        }),
+        ops_per_s: Summary::of(&point.rates()),
         fairness: point.median(|run| run.fairness),
         wait_ns: waits(|figure| point.wait(figure)),
         usage: usage(|figure| point.used(figure)),

@@ -2,12 +2,10 @@
 
 use super::options::HARM;
 use super::{plan, suite};
-use comfy_table::{ContentArrangement, Table, presets};
-use console::Term;
 use latchwork_console::failure::Result;
+use latchwork_console::table;
 use latchwork_workloads::candidate::Candidate;
 use latchwork_workloads::registry;
-use std::fmt::Write as _;
 
 /// The text for `--list`, with or without a workload's name.
 pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> {
@@ -23,12 +21,8 @@ pub fn text(workload: Option<&str>, candidates: &[Candidate]) -> Result<String> 
 }
 
 fn all() -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per workload, however long: that is what grep wants.
-    table.set_width(Term::stdout().size_checked().map_or(400, |(_, columns)| columns.max(80)));
-    table.set_header(["name", "locks", "summary", "source"]);
+    let mut table = table::new(["name", "locks", "summary", "source"]);
+    table::fit(&mut table, 400);
     for info in registry::all() {
         table.add_row([info.name, &info.locks.to_string(), info.summary, info.source]);
     }
@@ -51,22 +45,20 @@ fn all() -> String {
 fn one(name: &str, candidates: &[Candidate]) -> Result<String> {
     let info = plan::workload(name)?;
     let mut text = format!("{}: {}\n", info.name, info.summary);
-    writeln!(text, "  shows:     {}", info.shows).expect("a String");
-    writeln!(text, "  operation: {}", info.operation).expect("a String");
-    writeln!(text, "  source:    {}", info.source).expect("a String");
+    text += &format!("  shows:     {}\n", info.shows);
+    text += &format!("  operation: {}\n", info.operation);
+    text += &format!("  source:    {}\n", info.source);
     let names: Vec<_> = plan::fitting(&info, candidates).iter().map(|lock| lock.name).collect();
-    writeln!(text, "  locks:     {}", names.join(", ")).expect("a String");
+    text += &format!("  locks:     {}\n", names.join(", "));
     if info.parameters.is_empty() {
         return Ok(text + "  It has no parameters.\n");
     }
     text += "  parameters (--set NAME=VALUE):\n";
     for parameter in info.parameters {
-        writeln!(
-            text,
-            "    {} [{}]: {}; {}",
+        text += &format!(
+            "    {} [{}]: {}; {}\n",
             parameter.name, parameter.default, parameter.help, parameter.values
-        )
-        .expect("a String");
+        );
     }
     Ok(text)
 }

@@ -3,9 +3,8 @@
 use super::against;
 use super::plan::Plan;
 use super::results::{Place, Point, Results, Waits, varied};
-use comfy_table::{CellAlignment, Table, presets};
-use latchwork_console::stats;
-use std::fmt::Write as _;
+use comfy_table::Table;
+use latchwork_console::{stats, table};
 
 /// All of it. `header` says what it was measured on.
 pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
@@ -14,17 +13,15 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         text += "Interrupted; what was measured until then:\n";
     }
     let workload = &plan.workload;
-    writeln!(text, "{}: {}\n{header}\n", workload.name, workload.summary).expect("a String");
-    writeln!(text, "{}\n", table(plan, results).trim_fmt()).expect("a String");
-    writeln!(
-        text,
+    text += &format!("{}: {}\n{header}\n\n", workload.name, workload.summary);
+    text += &format!("{}\n\n", table(plan, results).trim_fmt());
+    text += &format!(
         "op: {}. Medians of {} run{}; +-: distance of the quartiles. fair: share of the better half of the\n\
-         threads (0.5 is fair). Waits for the lock: median, 99 of 100, longest.",
+         threads (0.5 is fair). Waits for the lock: median, 99 of 100, longest.\n",
         workload.operation,
         plan.runs,
         if plan.runs == 1 { "" } else { "s" },
-    )
-    .expect("a String");
+    );
     if results.points.iter().flat_map(|point| &point.runs).any(|run| run.waits.is_none()) {
         text += "-: no wait was timed.\n";
     }
@@ -36,7 +33,7 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
         let why = point.failure.as_deref().unwrap_or_default();
         let lock = plan.locks[point.place.lock].name;
         let threads = plan.threads[point.place.threads];
-        writeln!(text, "\n{lock} FAILED with {threads} threads: {why}").expect("a String");
+        text += &format!("\n{lock} FAILED with {threads} threads: {why}\n");
     }
     text += "\n";
     text += &conclusion(plan, results);
@@ -45,8 +42,6 @@ pub fn text(plan: &Plan, results: &Results, header: &str) -> String {
 }
 
 fn table(plan: &Plan, results: &Results) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let extras = results.extras();
     // A column for the settings, if there is more than one.
     let several = plan.settings.len() > 1;
@@ -59,6 +54,9 @@ fn table(plan: &Plan, results: &Results) -> Table {
     if several {
         heads.insert(0, "settings");
     }
+    let words = if several { [0, 2] } else { [1, 1] };
+    let numbers = (0..heads.len()).filter(|column| !words.contains(column));
+    let mut table = table::new(heads);
     for settings in 0..plan.settings.len() {
         for (index, threads) in plan.threads.iter().enumerate() {
             for (lock, candidate) in plan.locks.iter().enumerate() {
@@ -75,12 +73,7 @@ fn table(plan: &Plan, results: &Results) -> Table {
             }
         }
     }
-    let words = if several { [0, 2] } else { [1, 1] };
-    let columns = heads.len();
-    table.set_header(heads);
-    for column in (0..columns).filter(|column| !words.contains(column)) {
-        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
-    }
+    table::right(&mut table, numbers);
     table
 }
 
@@ -163,14 +156,12 @@ fn conclusion(plan: &Plan, results: &Results) -> String {
             .collect();
         let varied = varied(plan, settings);
         let with = if varied.is_empty() { String::new() } else { format!(" and {varied}") };
-        writeln!(
-            text,
-            "With {} threads{with}: {} is the fastest; as a share of it: {}.",
+        text += &format!(
+            "With {} threads{with}: {} is the fastest; as a share of it: {}.\n",
             plan.threads[last],
             name(order[0].0),
             others.join(", ")
-        )
-        .expect("a String");
+        );
     }
     text
 }

@@ -124,15 +124,12 @@ pub struct Point {
 impl Point {
     /// The median over the runs of what `figure` says, if there are any.
     pub fn median(&self, figure: impl Fn(&Run) -> f64) -> Option<f64> {
-        let values: Vec<f64> = self.runs.iter().map(figure).collect();
-        (!values.is_empty()).then(|| stats::median(&values))
+        stats::median_of(self.runs.iter().map(figure))
     }
 
     /// The median over the runs of a figure of what the threads used.
     pub fn used(&self, figure: impl Fn(&Run, &Usage) -> f64) -> Option<f64> {
-        let values: Vec<f64> =
-            self.runs.iter().filter_map(|run| Some(figure(run, run.usage.as_ref()?))).collect();
-        (!values.is_empty()).then(|| stats::median(&values))
+        stats::median_of(self.runs.iter().filter_map(|run| Some(figure(run, run.usage.as_ref()?))))
     }
 
     /// Operations a second, of each run.
@@ -147,8 +144,7 @@ impl Point {
 
     /// The median over the runs of a figure of the waits, if any was timed.
     pub fn wait(&self, figure: impl Fn(&Waits) -> f64) -> Option<f64> {
-        let values: Vec<f64> = self.runs.iter().filter_map(|run| run.waits.as_ref().map(&figure)).collect();
-        (!values.is_empty()).then(|| stats::median(&values))
+        stats::median_of(self.runs.iter().filter_map(|run| run.waits.as_ref().map(&figure)))
     }
 
     /// The point's runs, each with the other point's run of the same round. None if one of them failed.
@@ -161,8 +157,7 @@ impl Point {
     /// The median of an extra figure.
     pub fn extra(&self, name: &str) -> Option<f64> {
         let of = |run: &Run| run.extra.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
-        let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
-        (!values.is_empty()).then(|| stats::median(&values))
+        stats::median_of(self.runs.iter().filter_map(of))
     }
 }
 

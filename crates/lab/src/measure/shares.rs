@@ -8,7 +8,6 @@ use super::results::{Place, Point, Results, varied};
 use latchwork_console::names;
 use latchwork_console::stats;
 use latchwork_workloads::stage::Usage;
-use std::fmt::Write as _;
 
 /// A share of the best below this is called behind.
 const NEAR: f64 = 0.95;
@@ -19,19 +18,15 @@ pub fn page(plan: &Plan, results: &Results, header: &str) -> String {
     if results.interrupted.is_some() {
         page += "Interrupted; this is what was measured until then.\n\n";
     }
-    writeln!(
-        page,
+    page += &format!(
         "{}: {}. {header}; medians of {} rounds. In the tables: operations a second as a share of the best\n\
-         lock's at the point (the column).",
+         lock's at the point (the column).\n",
         plan.workload.name, plan.workload.summary, plan.runs
-    )
-    .expect("a String");
+    );
     if let Some(cut) = results.cut {
-        writeln!(
-            page,
-            "`*`: in the first round it did less than {cut} of the best, and was not measured again."
-        )
-        .expect("a String");
+        page += &format!(
+            "`*`: in the first round it did less than {cut} of the best, and was not measured again.\n"
+        );
     }
     for settings in 0..plan.settings.len() {
         table(&mut page, plan, results, settings);
@@ -55,8 +50,7 @@ fn used(page: &mut String, plan: &Plan, results: &Results) {
     for settings in 0..plan.settings.len() {
         let varied = varied(plan, settings);
         let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
-        writeln!(page, "\n| threads | {} |\n|---|{}", threads.join(" | "), "---|".repeat(threads.len()))
-            .expect("a String");
+        *page += &format!("\n| threads | {} |\n|---|{}\n", threads.join(" | "), "---|".repeat(threads.len()));
         for (lock, candidate) in plan.locks.iter().enumerate() {
             let cell = |threads| {
                 let point = results.at(Place { settings, threads, lock });
@@ -76,7 +70,7 @@ fn used(page: &mut String, plan: &Plan, results: &Results) {
             };
             let cells: Vec<String> = (0..plan.threads.len()).map(cell).collect();
             let name = [candidate.name, &varied].join(" ");
-            writeln!(page, "| {} | {} |", name.trim_end(), cells.join(" | ")).expect("a String");
+            *page += &format!("| {} | {} |\n", name.trim_end(), cells.join(" | "));
         }
     }
 }
@@ -94,12 +88,12 @@ fn best<'a>(column: &[&'a Point]) -> Option<(&'a Point, f64)> {
 
 fn table(page: &mut String, plan: &Plan, results: &Results, settings: usize) {
     let varied = varied(plan, settings);
-    writeln!(page, "\n## {}\n", if varied.is_empty() { "All locks" } else { &varied }).expect("a String");
+    *page += &format!("\n## {}\n\n", if varied.is_empty() { "All locks" } else { &varied });
     let columns: Vec<_> =
         (0..plan.threads.len()).map(|threads| column(plan, results, settings, threads)).collect();
     let bests: Vec<_> = columns.iter().map(|column| best(column)).collect();
     let mut row = |name: &str, cells: Vec<String>| {
-        writeln!(page, "| {name} | {} |", cells.join(" | ")).expect("a String");
+        *page += &format!("| {name} | {} |\n", cells.join(" | "));
     };
     row("threads", plan.threads.iter().map(usize::to_string).collect());
     row("---", vec!["---:".to_owned(); columns.len()]);
@@ -154,9 +148,8 @@ fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: 
                 let waits = point.runs.iter().filter_map(|run| Some(run.waits?.max));
                 waits.reduce(f64::max).map_or("-".into(), report::time)
             };
-            writeln!(
-                rows,
-                "| {} | {} | {} | {:.2} | {range} | {} / {} | {} / {} |",
+            rows += &format!(
+                "| {} | {} | {} | {:.2} | {range} | {} / {} | {} / {} |\n",
                 varied(plan, settings),
                 plan.threads[threads],
                 plan.locks[fastest.place.lock].name,
@@ -165,24 +158,19 @@ fn behind(page: &mut String, plan: &Plan, results: &Results, lock: usize, name: 
                 fair(fastest),
                 longest(column[lock]),
                 longest(fastest),
-            )
-            .expect("a String");
+            );
         }
     }
     let tolerance = (1.0 - NEAR) * 100.0;
-    writeln!(
-        page,
-        "\n## Where {name} is more than {tolerance:.0}% behind the best\n\n{far} of {points} points."
-    )
-    .expect("a String");
+    *page += &format!(
+        "\n## Where {name} is more than {tolerance:.0}% behind the best\n\n{far} of {points} points.\n"
+    );
     if far > 0 {
-        writeln!(
-            page,
+        *page += &format!(
             "\nRounds: its share of the best lock's, round by round. Fairness (0.5 is fair) and the longest\n\
              wait of all rounds: of {name} / of the best.\n\n\
              | settings | threads | best | share | rounds | fairness | longest wait |\n\
-             |---|---:|---|---:|---|---|---|\n{rows}"
-        )
-        .expect("a String");
+             |---|---:|---|---:|---|---|---|\n{rows}\n"
+        );
     }
 }

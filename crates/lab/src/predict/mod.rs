@@ -157,15 +157,7 @@ pub fn predict(options: &Options) -> Result<i32> {
         }
         None => {}
     }
-    match options.json.as_deref() {
-        Some(path) if path == Path::new("-") => output::print(&report.json())?,
-        path => {
-            output::print(&report.text())?;
-            if let Some(path) = path {
-                output::write("--json", path, &report.json())?;
-            }
-        }
-    }
+    output::report(options.json.as_deref(), || report.text(), || report.json())?;
     Ok(i32::from(answer.is_refused()))
 }
 

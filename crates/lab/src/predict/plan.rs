@@ -282,7 +282,7 @@ const VARIANTS: [(Arbitration, f64); 5] = [
 impl Plan {
     /// Simulates. The inner error is the signal that ended it.
     pub fn run(&self, anyway: bool) -> Result<std::result::Result<Answer, i32>> {
-        let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+        let signals = Signals::watch()?;
         let mut answer =
             Answer { check: check::of_trace(&self.load, self.home.cpus()), anyway, ..Answer::default() };
         if self.load.roles.is_empty() {

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::load::Shares;
 use super::plan::{Answer, Plan, Point};
-use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::table;
 use latchwork_recording::trace_file::About;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -205,9 +205,7 @@ impl Report {
         )?;
         let check = &self.check;
         writeln!(text, "\nReplay on the recording machine ({}):", recorded.replayed_on)?;
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["", "recorded", "replayed"]);
+        let mut table = table::new(["", "recorded", "replayed"]);
         table.add_row([
             "acquisitions/s".into(),
             rate(check.recorded_throughput),
@@ -226,7 +224,7 @@ impl Report {
                 percent(check.replayed_sleeping),
             ]);
         }
-        right(&mut table);
+        table::right(&mut table, 1..=2);
         writeln!(text, "{}", table.trim_fmt())?;
         for warning in &check.warnings {
             writeln!(text, "Note: {warning}")?;
@@ -240,9 +238,7 @@ impl Report {
             "\nPrediction for {} ({} CPUs): {}\nClosed loop; acquisitions a second, median and range of five simulations; seed {}.\n",
             self.machine.name, self.machine.cpus, self.machine.summary, self.seed
         )?;
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["locks", "threads", "acq/s", "low", "high", "waiting", "limit"]);
+        let mut table = table::new(["locks", "threads", "acq/s", "low", "high", "waiting", "limit"]);
         for curve in &self.curves {
             for row in &curve.points {
                 let limit = row.limit.as_ref().map_or_else(String::new, |limit| {
@@ -259,10 +255,7 @@ impl Report {
                 ]);
             }
         }
-        right(&mut table);
-        if let Some(column) = table.column_mut(6) {
-            column.set_cell_alignment(CellAlignment::Left);
-        }
+        table::right(&mut table, 1..=5);
         writeln!(text, "{}\n", table.trim_fmt())?;
         for curve in &self.curves {
             let Some(last) = curve.points.last() else { continue };
@@ -328,12 +321,6 @@ fn row(classes: &[String], point: &Point, threads: usize) -> Row {
     let [low, throughput, high] = point.throughput;
     let (waiting, sleeping) = (point.waiting, point.sleeping);
     Row { threads, low, throughput, high, waiting, sleeping, limit, locks }
-}
-
-fn right(table: &mut Table) {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
 
 /// A number of acquisitions a second.

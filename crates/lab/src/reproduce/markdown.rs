@@ -14,7 +14,6 @@ use crate::generated;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 const INTRODUCTION: &str = "\
@@ -91,16 +90,14 @@ fn text(document: &Document, plots: &str) -> String {
     let mut text = generated::head(&document.machine.line()) + beginning;
     let seeds = document.effort.runs;
     let first = document.effort.seed;
-    writeln!(
-        text,
+    text += &format!(
         "**{}**\n\n{} {}\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
-         that no rule looks at have one run.\n",
+         that no rule looks at have one run.\n\n",
         document.summary(),
         document.alike(),
         document.over_space(),
         env!("CARGO_PKG_VERSION")
-    )
-    .expect("a String");
+    );
     if document.interrupted.is_some() {
         text += "The run was interrupted.\n\n";
     }
@@ -114,32 +111,30 @@ fn text(document: &Document, plots: &str) -> String {
     text += REPEAT;
     text += "\nThe papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
     for (words, meaning) in GLOSSARY {
-        writeln!(text, "| {words} | {meaning} |").expect("a String");
+        text += &format!("| {words} | {meaning} |\n");
     }
     for paper in Paper::ALL {
         let answers = document.of(paper);
         if answers.is_empty() {
             continue;
         }
-        writeln!(text, "\n## {}\n\n{}\n", paper.title(), paper.setting()).expect("a String");
+        text += &format!("\n## {}\n\n{}\n\n", paper.title(), paper.setting());
         text += "| claim | on | the paper | its number | ours | rule | space | verdict |\n|---|---|---|---|---|---|---|---|\n";
         for answer in &answers {
             text += &row(answer);
         }
         if let Some(here) = document.here().filter(|_| paper == Paper::McKenneyHere) {
-            writeln!(text, "\n{here}").expect("a String");
+            text += &format!("\n{here}\n");
         }
         for one in document.comparisons.iter().filter(|_| paper == Paper::Simulator) {
             text += &comparison(one);
         }
     }
-    writeln!(
-        text,
-        "\nThis run took {:.0} seconds on {}.",
+    text += &format!(
+        "\nThis run took {:.0} seconds on {}.\n",
         document.took.as_secs_f64(),
         document.machine.line()
-    )
-    .expect("a String");
+    );
     text
 }
 
@@ -156,9 +151,8 @@ fn ten(document: &Document, plots: &str) -> String {
         let space =
             space.as_ref().map_or_else(String::new, |space| format!(" It holds in {}.", space.sentence()));
         let missed = missed(answer);
-        writeln!(
-            text,
-            "### {}. {}: {}\n\n{}, {}: \"{}\" On {}: **{}**{missed}.{space} ({})\n\n![{}]({plots}/{}.svg)\n",
+        text += &format!(
+            "### {}. {}: {}\n\n{}, {}: \"{}\" On {}: **{}**{missed}.{space} ({})\n\n![{}]({plots}/{}.svg)\n\n",
             at + 1,
             statement.title,
             verdict.text(),
@@ -170,8 +164,7 @@ fn ten(document: &Document, plots: &str) -> String {
             claim.id,
             statement.value,
             claim.id
-        )
-        .expect("a String");
+        );
     }
     text
 }
@@ -206,17 +199,15 @@ fn headlines(document: &Document) -> String {
             Some(format!("{} to {}; holds in {share}", number(least), number(most)))
         });
         let claim = &answer.claim;
-        writeln!(
-            text,
-            "| {}: {} | {} | {ours} | {} | **{}** | {} |",
+        text += &format!(
+            "| {}: {} | {} | {ours} | {} | **{}** | {} |\n",
             claim.paper.name(),
             cell(&claim.sentence()),
             cell(claim.number),
             cell(&band.unwrap_or_default()),
             answer.verdict.text(),
             claim.id
-        )
-        .expect("a String");
+        );
     }
     text + "\n"
 }
@@ -239,15 +230,15 @@ fn index(document: &Document) -> String {
     text += &families(&locks, words);
     text += "| lock |";
     for word in words {
-        write!(text, " {word} |").expect("a String");
+        text += &format!(" {word} |");
     }
     text += "\n|---|---|---|---|---|---|\n";
     for (lock, answers) in locks {
-        write!(text, "| `{lock}` |").expect("a String");
+        text += &format!("| `{lock}` |");
         for word in words {
             let of = answers.iter().filter(|answer| answer.verdict.text() == *word);
             let ids: Vec<&str> = of.map(|answer| answer.claim.id).collect();
-            write!(text, " {} |", ids.join(", ")).expect("a String");
+            text += &format!(" {} |", ids.join(", "));
         }
         text += "\n";
     }
@@ -277,7 +268,7 @@ fn families(locks: &BTreeMap<&str, Vec<&Answer>>, words: &[&str]) -> String {
         let count = |word: &&str| ids.iter().filter(|(_, verdict)| verdict == word).count().to_string();
         let counts: Vec<String> = words.iter().map(count).collect();
         if !ids.is_empty() {
-            writeln!(text, "| {family} | {} |", counts.join(" | ")).expect("a String");
+            text += &format!("| {family} | {} |\n", counts.join(" | "));
         }
     }
     text + "\n"
@@ -317,17 +308,15 @@ fn comparison(comparison: &Comparison) -> String {
              | workload | threads | measured faster | measured slower | measured | simulated |\n\
              |---|---|---|---|---|---|\n";
     for pair in &comparison.disagree {
-        writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} |",
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
             pair.workload,
             pair.threads,
             pair.faster,
             pair.slower,
             number(pair.measured),
             number(pair.simulated)
-        )
-        .expect("a String");
+        );
     }
     text
 }

@@ -179,7 +179,7 @@ pub fn reproduce(options: &Options) -> Result<i32> {
     for one in ready.iter_mut().filter(|one| one.how.is_some()) {
         one.again = Some(claims.iter().flat_map(|claim| runner::points(claim.values(), one)).collect());
     }
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let work = Work { options, effort, store: &store, signals: &signals };
     if let Some(shard) = options.shard {
         return work.shard(shard, &claims, &experiments, &ready);
@@ -335,15 +335,7 @@ fn announce(options: &Options, claims: &[Claim]) -> Result<()> {
 }
 
 fn write(options: &Options, document: &Document, ready: &[Ready]) -> Result<()> {
-    let to_stdout = options.json_only();
-    if to_stdout {
-        output::print(&document.json(ready))?;
-    } else {
-        output::print(&table::text(document))?;
-    }
-    if let Some(path) = options.json.as_deref().filter(|_| !to_stdout) {
-        output::write("--json", path, &document.json(ready))?;
-    }
+    output::report(options.json.as_deref(), || table::text(document), || document.json(ready))?;
     if let Some(path) = &options.markdown {
         markdown::write(document, path)?;
     }

@@ -7,7 +7,6 @@ use super::judge::Verdict;
 use super::markdown::cell;
 use super::rule::number;
 use super::sensitivity::Sensitivity;
-use std::fmt::Write as _;
 
 /// The share of its space in which a headline has to hold.
 const HALF: f64 = 0.5;
@@ -53,28 +52,25 @@ fn summary(answers: &[&Answer]) -> String {
         varied.len()
     );
     let (holds, not) = (ids(true), ids(false));
-    match (holds.is_empty(), not.is_empty()) {
-        (false, false) => write!(text, ": {holds}. The others do not: {not}."),
-        (false, true) => write!(text, ": {holds}."),
-        (true, _) => write!(text, "."),
-    }
-    .expect("a String");
+    text += &match (holds.is_empty(), not.is_empty()) {
+        (false, false) => format!(": {holds}. The others do not: {not}."),
+        (false, true) => format!(": {holds}."),
+        (true, _) => ".".into(),
+    };
     if !fixed.is_empty() {
         let holds = fixed.iter().filter(|answer| answer.verdict == Verdict::Holds).count();
-        write!(
-            text,
+        text += &format!(
             " {} more have no space, because no cost changes them; {holds} of these hold.",
             fixed.len()
-        )
-        .expect("a String");
+        );
     }
     if open.is_empty() {
         let all = varied.len() + fixed.len();
         let in_all = good + fixed.iter().filter(|answer| answer.verdict == Verdict::Holds).count();
-        write!(text, " Together that is {in_all} of {all}.").expect("a String");
+        text += &format!(" Together that is {in_all} of {all}.");
     } else {
         let ids: Vec<&str> = open.iter().map(|answer| answer.claim.id).collect();
-        write!(text, " {} were not run over a space: {}.", ids.len(), ids.join(", ")).expect("a String");
+        text += &format!(" {} were not run over a space: {}.", ids.len(), ids.join(", "));
     }
     text + "\n\n"
 }
@@ -96,20 +92,17 @@ fn headline(answer: &Answer, space: &Sensitivity) -> String {
         claim.sentence()
     );
     if parts > 1 {
-        write!(
-            text,
+        text += &format!(
             "Of the {parts} parts of its rule, {always} are met in all points, {} in some, {never} in none.",
             parts - always - never
-        )
-        .expect("a String");
+        );
         if (1..parts).contains(&never) {
             let without = |point: &&super::sensitivity::Point| {
                 (0..parts).all(|part| met[part] == 0 || point.met.get(part) == Some(&true))
             };
             let left = space.points.iter().filter(without).count();
             let them = if never == 1 { "that one" } else { "those" };
-            write!(text, " Without {them} the claim would hold in {left} of {points} points.")
-                .expect("a String");
+            text += &format!(" Without {them} the claim would hold in {left} of {points} points.");
         }
         text += "\n\n";
     }
@@ -122,16 +115,15 @@ fn headline(answer: &Answer, space: &Sensitivity) -> String {
             .band_of(part)
             .map_or_else(String::new, |(least, most)| format!("{} to {}", number(least), number(most)));
         let ours = check.ours.map_or_else(|| "-".into(), number);
-        writeln!(text, "| {} | {ours} | {band} | {} of {points} |", cell(&check.rule), met[part])
-            .expect("a String");
+        text += &format!("| {} | {ours} | {band} | {} of {points} |\n", cell(&check.rule), met[part]);
     }
     let decides = space.decides();
     if !decides.is_empty() {
-        write!(text, "\nThe verdict turns with {}.", decides.join(", ")).expect("a String");
+        text += &format!("\nThe verdict turns with {}.", decides.join(", "));
     }
     let causes = answer.causes();
     if !causes.is_empty() {
-        write!(text, "\nWhat the run shows: {}.", causes.trim_end_matches('.')).expect("a String");
+        text += &format!("\nWhat the run shows: {}.", causes.trim_end_matches('.'));
     }
     text.trim_end().to_owned() + "\n\n"
 }

@@ -14,6 +14,7 @@ use latchwork::registry::Entry;
 use latchwork_console::machine;
 use latchwork_console::names;
 use latchwork_console::signals::Signals;
+use latchwork_console::stats;
 use std::cmp::Reverse;
 use std::time::Instant;
 
@@ -277,8 +278,7 @@ pub fn spread(experiments: &[Ready], results: &[Results], check: &Check) -> Opti
             let rates = || round.iter().map(|run| run.rate);
             rates().fold(0.0, f64::max) / rates().fold(f64::INFINITY, f64::min)
         };
-        let ranges: Vec<f64> = rounds.map(range).collect();
-        (!ranges.is_empty()).then(|| latchwork_console::stats::median(&ranges))
+        stats::median_of(rounds.map(range))
     };
     check.value.figures().iter().filter_map(of).max_by(f64::total_cmp)
 }
@@ -310,8 +310,7 @@ pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usi
     let one = |value: &Value| {
         let get = |wanted: &Figure, run: usize| figure(experiments, results, &known, wanted, run);
         let of = |run| value.over_turns(run, claim.turns(), &get).ok();
-        let values: Vec<f64> = (0..runs).filter_map(of).collect();
-        let median = (!values.is_empty()).then(|| latchwork_console::stats::median(&values))?;
+        let median = stats::median_of((0..runs).filter_map(of))?;
         Some(format!("{} is {}", value.text(), rule::number(median)))
     };
     claim.seen.iter().filter_map(one).collect()

@@ -3,19 +3,7 @@
 use super::claims::Claim;
 use super::document::{Answer, Document};
 use super::rule::{self, number};
-use comfy_table::{ContentArrangement, Table, presets};
-use console::Term;
-use std::fmt::Write as _;
-
-fn empty(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Without a terminal, one line per claim, however long: that is what grep wants.
-    table.set_width(Term::stdout().size_checked().map_or(2000, |(_, columns)| columns.max(80)));
-    table.set_header(head.to_vec());
-    table
-}
+use latchwork_console::table;
 
 /// The claims and their rules, as `--list` and every run print them first.
 pub fn list(claims: &[Claim]) -> String {
@@ -24,26 +12,26 @@ pub fn list(claims: &[Claim]) -> String {
          a rule have to be met, in every run.\n",
     );
     for claim in claims {
-        write!(text, "\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.sentence())
-            .expect("a String");
+        text +=
+            &format!("\n{}: {}, {}\n    {}\n", claim.id, claim.paper.name(), claim.place, claim.sentence());
         match claim.on().join(", ") {
             none if none.is_empty() => (),
-            machines => writeln!(text, "    on: {machines}").expect("a String"),
+            machines => text += &format!("    on: {machines}\n"),
         }
         for line in rule::lines(&claim.checks) {
-            writeln!(text, "    rule: {line}").expect("a String");
+            text += &format!("    rule: {line}\n");
         }
     }
     text += "\nWhat the papers' words mean here:\n";
     for (words, meaning) in rule::GLOSSARY {
-        writeln!(text, "    {words}: {meaning}").expect("a String");
+        text += &format!("    {words}: {meaning}\n");
     }
     text
 }
 
 /// The answers.
 pub fn text(document: &Document) -> String {
-    let mut table = empty(&[
+    let mut table = table::new([
         "claim",
         "on",
         "verdict",
@@ -53,6 +41,7 @@ pub fn text(document: &Document) -> String {
         "space",
         "",
     ]);
+    table::fit(&mut table, 2000);
     for answer in &document.answers {
         let (rule, ours) = tightest(answer);
         table.add_row([

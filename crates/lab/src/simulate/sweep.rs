@@ -7,7 +7,7 @@ use crate::measure::plan::Plan;
 use crate::measure::progress;
 use crate::measure::results::{Place, Results, Run};
 use indicatif::ProgressBar;
-use latchwork_console::failure::{Failure, Result};
+use latchwork_console::failure::Result;
 use latchwork_console::machine;
 use latchwork_console::signals::Signals;
 use latchwork_workloads::registry::Point;
@@ -31,7 +31,7 @@ struct Job {
 
 /// Simulates a plan, or as much as there is until Ctrl-C.
 pub fn run(plan: &Plan, how: &How) -> Result<Results> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let bar = progress(plan.measurements());
     bar.set_message(plan.workload.name);
     let start = Instant::now();

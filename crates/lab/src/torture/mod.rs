@@ -17,7 +17,7 @@ use latchwork_console::signals::Signals;
 use latchwork_console::{names, output};
 use latchwork_torture::{Report, Settings};
 use parent::{End, Job};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// After the options in `latchwork-lab torture --help`.
@@ -148,13 +148,8 @@ pub fn torture(options: &Options) -> Result<i32> {
         output::check("--json", path)?;
     }
     let results = run(&plan, &targets)?;
-    match options.json.as_deref() {
-        Some(path) if path == Path::new("-") => output::print(&report::json(&plan, &results))?,
-        path => {
-            output::print(&report::text(&plan, &results))?;
-            path.map_or(Ok(()), |path| output::write("--json", path, &report::json(&plan, &results)))?;
-        }
-    }
+    let (text, json) = (|| report::text(&plan, &results), || report::json(&plan, &results));
+    output::report(options.json.as_deref(), text, json)?;
     let failed = results.locks.iter().any(|lock| lock.report.failed.is_some());
     Ok(results.interrupted.map_or(i32::from(failed), |signal| 128 + signal))
 }
@@ -191,7 +186,7 @@ fn named<T>(all: Vec<T>, name_of: impl Fn(&T) -> &'static str, names: &[String])
 }
 
 fn run(plan: &Plan, targets: &[Target]) -> Result<Results> {
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let mut results = Results { started: SystemTime::now(), locks: Vec::new(), interrupted: None };
     let each = (plan.seconds * 1000.0) as u64;
     let bar = ProgressBar::new(each * targets.len() as u64).with_style(

@@ -1,10 +1,9 @@
 //! What came out, as a table and as JSON.
 
 use super::{Plan, Results, Target};
-use comfy_table::{CellAlignment, Table, presets};
+use latchwork_console::table;
 use latchwork_torture::{Failed, Report, Totals};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
 /// A failure, and how to see it again.
@@ -17,9 +16,9 @@ pub fn failure(plan: &Plan, target: Target, failed: &Failed) -> String {
     };
     let mut text = format!("latchwork-lab: {name} failed{place}: {}\n", failed.what);
     for line in &failed.state {
-        writeln!(text, "  {line}").expect("a String");
+        text += &format!("  {line}\n");
     }
-    writeln!(text, "  again: {}", again(plan, target)).expect("a String");
+    text += &format!("  again: {}\n", again(plan, target));
     text
 }
 
@@ -38,11 +37,8 @@ pub fn text(plan: &Plan, results: &Results) -> String {
     if results.interrupted.is_some() {
         text += "Interrupted; what came out until then:\n";
     }
-    writeln!(text, "{} threads, {} s each, seed {}\n", plan.threads, plan.seconds, plan.seed)
-        .expect("a String");
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    text += &format!("{} threads, {} s each, seed {}\n\n", plan.threads, plan.seconds, plan.seed);
+    let mut table = table::new([
         "lock",
         "result",
         "rounds",
@@ -70,16 +66,13 @@ pub fn text(plan: &Plan, results: &Results) -> String {
             time(totals.longest_condition_wait_s),
         ]);
     }
-    for column in 2..=9 {
-        table.column_mut(column).expect("ten columns").set_cell_alignment(CellAlignment::Right);
-    }
-    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
+    table::right(&mut table, 2..=9);
+    text += &format!("{}\n\n", table.trim_fmt());
     text += "readers: most seen inside at a time; gave up: timed waits; freed: locks, by the last to release them;\n\
              max: the longest untimed wait to read, to write, for a condition (not judged)\n";
     let away = results.locks.iter().map(|lock| lock.report.away_s).sum::<f64>();
     if away >= 1.0 {
-        writeln!(text, "The process did not run for {away:.0} s in all: such a wait is not the lock's.")
-            .expect("a String");
+        text += &format!("The process did not run for {away:.0} s in all: such a wait is not the lock's.\n");
     }
     for lock in &results.locks {
         if let Some(failed) = &lock.report.failed {

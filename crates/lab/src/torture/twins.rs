@@ -28,7 +28,7 @@ pub fn find(name: &str) -> Result<Target> {
 /// Tortures all of them, or the one called `only`, and returns the exit status.
 pub fn self_test(seed: u64, only: Option<&str>) -> Result<i32> {
     let only = only.map(find).transpose()?.map(|target| target.name);
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let mut missed = 0;
     for twin in twins::all().into_iter().filter(|twin| only.is_none_or(|name| twin.name == name)) {
         let job = Job {

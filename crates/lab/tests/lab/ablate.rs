@@ -8,7 +8,8 @@ const SHORT: [&str; 4] = ["--seconds", "0.00005", "--runs", "1"];
 
 #[test]
 fn the_variants_of_each_lock_run_at_every_point() {
-    let page = scratch("ablate").join("ablate.md");
+    let directory = scratch("ablate");
+    let page = directory.join("ablate.md");
     // All variants of the reader-writer locks would take half a minute in a debug build.
     for (lock, name, only, points) in [
         ("shfl", "shfl", "", 27),

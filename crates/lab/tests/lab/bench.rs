@@ -1,6 +1,6 @@
 //! `latchwork-lab bench`.
 
-use crate::common::{output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
+use crate::common::{output, scratch, send, stderr, stdout, until_it_watches_for_ctrl_c};
 use latchwork_workloads::workload::Locks;
 
 /// As short as can be.
@@ -187,7 +187,7 @@ fn a_library_s_name_stands_for_the_kind_that_is_needed() {
 }
 
 /// Sends Ctrl-C's signal once the command has begun to measure, and returns what it then does.
-fn interrupt(arguments: &[&str]) -> std::process::Output {
+pub fn interrupt(arguments: &[&str]) -> std::process::Output {
     let child = crate::common::latchwork()
         .args(arguments)
         .stdout(std::process::Stdio::piped())
@@ -196,8 +196,7 @@ fn interrupt(arguments: &[&str]) -> std::process::Output {
         .unwrap();
     until_it_watches_for_ctrl_c(&child);
     std::thread::sleep(std::time::Duration::from_millis(700));
-    // SAFETY: our own child, which is not reaped before the wait below.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     child.wait_with_output().unwrap()
 }
 

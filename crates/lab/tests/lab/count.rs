@@ -44,7 +44,8 @@ fn the_paper_s_table_stands_beside_ours() {
 
 #[test]
 fn markdown_has_a_row_for_every_lock_and_names_its_command() {
-    let page = scratch("count-markdown").join("count.md");
+    let directory = scratch("count-markdown");
+    let page = directory.join("count.md");
     let output = output(&["count", "--markdown", page.to_str().unwrap()]);
     assert!(output.status.success());
     let text = std::fs::read_to_string(&page).unwrap();

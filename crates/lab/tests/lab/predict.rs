@@ -1,7 +1,7 @@
 //! `latchwork-lab predict`: what comes out of a trace that is written here.
 
 use crate::COMMAND;
-use crate::common::{latchwork, output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
+use crate::common::{latchwork, output, scratch, send, stderr, stdout, until_it_watches_for_ctrl_c};
 use latchwork_recording::trace::op;
 use latchwork_recording::trace_file::{About, Class, Step, Thread, Trace};
 use serde_json::Value;
@@ -76,7 +76,6 @@ fn the_same_file_and_seed_give_the_same_bytes() {
     ] {
         assert!(svg.contains(wanted), "{wanted} is missing: {svg}");
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Also where threads come and go: what is allocated for them does not depend on the allocator.
@@ -125,7 +124,6 @@ fn the_same_file_and_seed_give_the_same_bytes_with_fork_and_join() {
     for arenas in ["2", "8", "1", "4"] {
         assert_eq!(run(arenas), first);
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -155,7 +153,6 @@ fn output_that_cannot_be_written_is_an_error() {
             "{more:?}: {said}"
         );
     }
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The second result would replace the first, or the trace.
@@ -178,7 +175,6 @@ fn results_and_what_is_read_are_different_files() {
         assert!(stderr(&output).contains(why), "{files:?}: {}", stderr(&output));
     }
     assert!(fs::read(&trace).unwrap() == before && fs::read_dir(&directory).unwrap().count() == 1);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -199,7 +195,6 @@ fn more_threads_than_can_be_simulated_are_refused() {
     assert_eq!(output.status.code(), Some(1));
     let wanted = "1100 threads ran at the same time, and at most 1024 can be simulated: record with fewer";
     assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// The first signal ends it, also in the middle of long simulations.
@@ -215,15 +210,13 @@ fn a_signal_ends_simulations_that_run() {
         .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     until_it_watches_for_ctrl_c(&child);
-    // SAFETY: a signal to a process of this test, which has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(&child, libc::SIGINT);
     let ended = (0..3000).find_map(|_| {
         thread::sleep(Duration::from_millis(100));
         child.try_wait().unwrap()
     });
     let _ = child.kill();
     assert_eq!(ended.expect("it ends within 5 minutes").code(), Some(128 + libc::SIGINT));
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -238,5 +231,4 @@ fn a_refusal_draws_nothing() {
     let (status, text, _, svg) = predict(&directory, &["--anyway"]);
     assert_eq!(status, Some(0), "{text}");
     assert!(svg.unwrap().contains("NOT TO BE TRUSTED"));
-    fs::remove_dir_all(directory).unwrap();
 }

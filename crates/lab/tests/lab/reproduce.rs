@@ -1,6 +1,7 @@
 //! `latchwork-lab reproduce`.
 
-use crate::common::{output, scratch, stderr, stdout, until_it_watches_for_ctrl_c};
+use crate::bench::interrupt;
+use crate::common::{output, scratch, stderr, stdout};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 
@@ -165,17 +166,7 @@ fn one_cpu_cannot_show_what_takes_two() {
 
 /// What is printed if Ctrl-C comes early.
 fn interrupted(claims: &str) -> String {
-    let child = crate::common::latchwork()
-        .args(["reproduce", "--only", claims, "--runs", "100"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    until_it_watches_for_ctrl_c(&child);
-    std::thread::sleep(std::time::Duration::from_millis(700));
-    // SAFETY: our own child, which is not reaped before the wait below.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
+    let output = interrupt(&["reproduce", "--only", claims, "--runs", "100"]);
     assert_eq!(output.status.code(), Some(130));
     let text = stdout(&output);
     assert!(text.contains("Interrupted"), "{text}");

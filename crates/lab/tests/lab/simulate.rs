@@ -81,7 +81,8 @@ fn a_thread_that_never_gets_the_lock_has_the_longest_wait() {
 
 #[test]
 fn a_plot_is_written() {
-    let plot = scratch("simulate-plot").join("out.svg");
+    let directory = scratch("simulate-plot");
+    let plot = directory.join("out.svg");
     let what =
         ["interference", "--machine", "x5-2", "--locks", "bravo-pf-q,bravo-pf-q-private", "--threads", "8"];
     simulate(&[&what[..], &["--set", "locks=1,4,16", "--plot", plot.to_str().unwrap()]].concat());
@@ -93,7 +94,8 @@ fn a_plot_is_written() {
 
 #[test]
 fn bad_input_is_one_line_and_status_2() {
-    let broken = scratch("simulate-broken").join("broken.toml");
+    let directory = scratch("simulate-broken");
+    let broken = directory.join("broken.toml");
     std::fs::write(&broken, "name = \"broken\"\nsummary = \n").unwrap();
     let broken = broken.to_str().unwrap();
     let cases: &[(&[&str], &str)] = &[

@@ -61,7 +61,8 @@ fn reclamation_strategies_pass() {
 
 #[test]
 fn a_broken_lock_is_reported_with_the_command_that_repeats_it() {
-    let file = scratch("torture").join("result.json");
+    let directory = scratch("torture");
+    let file = directory.join("result.json");
     let output = output(&[
         "torture",
         "--twin",

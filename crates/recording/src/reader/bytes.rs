@@ -14,18 +14,18 @@ macro_rules! get {
         $crate::reader::bytes::u32_at($record, std::mem::offset_of!($of, $field)) as u16
     };
 }
-pub(super) use get;
+pub(crate) use get;
 
 /// A stack's number, if there is such a stack.
 pub(super) fn index(number: u32, stacks: &[Vec<u64>]) -> Option<usize> {
     ((number as usize) < stacks.len() && number != NONE).then_some(number as usize)
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 

@@ -1,10 +1,11 @@
 //! Readers of one reader-writer lock: one of them, and several at once.
 
+use crate::range;
 use crate::report::Runner;
-use crate::{median, range};
 use clap::Args;
 use crossbeam_utils::sync::ShardedLock;
 use latchwork::RwLock;
+use latchwork_console::stats::median;
 use serde_json::Value;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;

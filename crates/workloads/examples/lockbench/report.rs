@@ -1,9 +1,10 @@
 //! Everything, under each lock, interleaved.
 
 use crate::contended::BATCH;
-use crate::{median, range};
+use crate::range;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use latchwork_console::stats::median;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,8 +1,9 @@
 //! One thread, one lock, nobody else.
 
-use crate::{median, range};
+use crate::range;
 use clap::Args;
 use latchwork::Mutex;
+use latchwork_console::stats::median;
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::time::Instant;

@@ -9,6 +9,7 @@ mod user;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use latchwork_console::stats::quantile;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -226,15 +227,6 @@ fn cell(rates: &[f64]) -> String {
     }
     let [low, middle, high] = [0.25, 0.5, 0.75].map(|q| quantile(rates, q) / 1e6);
     format!("{middle:.1} ({low:.1} .. {high:.1})")
-}
-
-/// The `q`-quantile of at least one value, interpolated.
-fn quantile(values: &[f64], q: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = q * (sorted.len() - 1) as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
 }
 
 fn points(keys: &[u64], updates: &[&'static str], laws: &[bool]) -> Vec<Point> {

@@ -1,5 +1,6 @@
 //! Where a file's debug information lies, and its sections.
 
+use crate::config::elf::hex;
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
 use std::fs;
@@ -40,7 +41,6 @@ pub(super) fn separate(
 /// Where distributions and `debuginfod` put files with debug information, by build id.
 fn debug_files(build_id: &[u8]) -> Vec<PathBuf> {
     let [first, rest @ ..] = build_id else { return Vec::new() };
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut found =
         vec![Path::new("/usr/lib/debug/.build-id").join(hex(&[*first])).join(hex(rest) + ".debug")];
     let cache = std::env::var_os("DEBUGINFOD_CACHE_PATH").map(PathBuf::from).or_else(|| {

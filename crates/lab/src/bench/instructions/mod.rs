@@ -9,16 +9,14 @@ mod operations;
 use super::Options;
 use crate::generated;
 use crate::measure::options::SEED;
-use comfy_table::{CellAlignment, Table, presets};
 use cost::Cost;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
+use latchwork_console::table;
 use operations::Operations;
 use serde::Serialize;
-use std::fmt::Write as _;
-use std::path::Path;
 
 /// What the user types where a workload's name stands otherwise.
 pub const NAME: &str = "instructions";
@@ -66,7 +64,7 @@ pub fn run(options: &Options) -> Result<i32> {
         )));
     }
     common.check_files()?;
-    let signals = Signals::watch().map_err(|error| Failure::new(format!("signalfd: {error}")))?;
+    let signals = Signals::watch()?;
     let machine = Machine::here();
     let rounds = common.runs.unwrap_or(ROUNDS);
     let (costs, interrupted) = cost::measure(rounds, &signals);
@@ -84,18 +82,10 @@ pub fn run(options: &Options) -> Result<i32> {
         };
         serde_json::to_string_pretty(&document).expect("plain data") + "\n"
     };
-    match common.json.as_deref() {
-        Some(path) if path == Path::new("-") => output::print(&document())?,
-        path => {
-            output::print(&text(&machine, rounds, &costs, &operations))?;
-            if let Some(path) = path {
-                output::write("--json", path, &document())?;
-            }
-        }
-    }
+    let text = || text(&machine, rounds, &costs, &operations);
+    output::report(common.json.as_deref(), text, document)?;
     if let Some(path) = &common.markdown {
-        let tables = text(&machine, rounds, &costs, &operations);
-        let page = format!("{}```text\n{tables}```\n", generated::head(&machine.line()));
+        let page = format!("{}```text\n{}```\n", generated::head(&machine.line()), text());
         output::write("--markdown", path, &page)?;
     }
     Ok(interrupted.map_or(0, |signal| 128 + signal))
@@ -110,7 +100,7 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         "What synchronization costs (McKenney, Hart and Walpole 2005, Table 2)\n{}\n\n",
         machine.line()
     );
-    let mut table = new_table(&["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
+    let mut table = table::new(["operation", "instructions", "ns", "+-", "POWER4", "Xeon"]);
     for cost in costs {
         let paper = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
         table.add_row([
@@ -122,22 +112,20 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
             paper(cost.xeon),
         ]);
     }
-    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
-    writeln!(
-        text,
+    table::right(&mut table, 1..=5);
+    text += &format!("{}\n\n", table.trim_fmt());
+    text += &format!(
         "instructions: in units of the first line. ns: median of {rounds} rounds{}; +-: distance of the quartiles.\n\
          POWER4, Xeon: what the paper has for 1.45 GHz and 3.06 GHz, where it has the operation. -: not on this\n\
-         machine.\n",
+         machine.\n\n",
         if interrupted { " at most" } else { "" }
-    )
-    .expect("a String");
+    );
     if interrupted {
         return text;
     }
-    writeln!(text, "What an operation on the hash table executes (Table 7, counted in the simulator)\n")
-        .expect("a String");
+    text += "What an operation on the hash table executes (Table 7, counted in the simulator)\n\n";
     let mut table =
-        new_table(&["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
+        table::new(["strategy", "accesses", "atomics", "misses", "accesses", "atomics", "misses"]);
     for one in operations {
         let mut row = vec![one.strategy.to_owned()];
         for counts in [&one.lookup, &one.update] {
@@ -145,20 +133,11 @@ fn text(machine: &Machine, rounds: u32, costs: &[Cost], operations: &[Operations
         }
         table.add_row(row);
     }
-    writeln!(text, "{}\n", table.trim_fmt()).expect("a String");
+    table::right(&mut table, 1..=6);
+    text += &format!("{}\n\n", table.trim_fmt());
     text += "The first three columns are of lookups alone, the others what an update has more; on 8 CPUs, of a table\n\
              that fits the caches. accesses: words read and written, those of the chain included, which `ideal`\n\
              has too. misses: a cache line came from elsewhere. Fences are none in all of them: the asymmetric\n\
              ones are free for readers, and reclaimers pay (membarrier).\n";
     text
-}
-
-fn new_table(heads: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(heads);
-    for column in 1..heads.len() {
-        table.column_mut(column).expect("a head for each").set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
