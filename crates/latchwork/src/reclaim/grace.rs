@@ -11,8 +11,9 @@
 //! for all tickets that were given out so far:
 //!
 //! 1. it lets the clock advance;
-//! 2. it issues the heavy fence (for QSBR, whose readers issue full fences, a full fence);
-//! 3. it looks at each thread until that thread is outside of any section, or in one with the new stamp.
+//! 2. it issues a full fence, and looks at each thread: if all [rest](super::rcu), or have the new stamp, the period is over;
+//! 3. else it issues the heavy fence (not for QSBR, whose readers issue full fences), and looks at each thread until that thread
+//!    is outside of any section, or in one with the new stamp.
 //!
 //! The other threads sleep meanwhile. Each grace period serves all of them, and each thread waits for at most two: one
 //! that was open when it took its ticket, and the next. Leaders of different domains share what they find: when one
@@ -43,8 +44,8 @@
 //! - (F) a leader stores the time that all threads have reached (release), and a leader of another domain loads it
 //!   (acquire).
 //!
-//! Size: 80 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, and 1 heavy fence
-//! (for QSBR, a full fence). A leader whose heavy fence is refused has advanced the clock, and does both again at the next try.
+//! Size: 88 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, 1 full fence, and 1 heavy fence
+//! unless none is needed. A leader whose heavy fence is refused leaves the grace period open, and issues the fence at the next try.
 
 use super::gate::Gate;
 use super::pace::{Pace, Rest};
