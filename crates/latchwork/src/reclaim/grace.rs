@@ -12,7 +12,7 @@
 //!
 //! 1. it lets the clock advance;
 //! 2. it issues a full fence, and looks at each thread: if all [rest](super::rcu), or have the new stamp, the period is over;
-//! 3. else it issues the heavy fence (not for QSBR, whose readers issue full fences), and looks at each thread until that thread
+//! 3. else the leader issues the heavy fence (not for QSBR, whose readers issue full fences), and looks at each thread until that thread
 //!    is outside of any section, or in one with the new stamp.
 //!
 //! The other threads sleep meanwhile. Each grace period serves all of them, and each thread waits for at most two: one
@@ -44,7 +44,7 @@
 //! - (F) a leader stores the time that all threads have reached (release), and a leader of another domain loads it
 //!   (acquire).
 //!
-//! Size: 88 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, 1 full fence, and 1 heavy fence
+//! Size: 104 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, 1 full fence, and 1 heavy fence
 //! unless none is needed. A leader whose heavy fence is refused leaves the grace period open, and issues the fence at the next try.
 
 use super::gate::Gate;
@@ -553,7 +553,7 @@ mod tests {
                         work();
                         end.wait();
                     };
-                    does(&|| drop(record::own::<Native>()));
+                    does(&|| _ = record::own::<Native>());
                     does(&reads);
                     does(&reads);
                     does(&reads);
