@@ -3,7 +3,8 @@
 
      ids      a mutex with sections of a few nanoseconds: two threads take numbers
      table    a reader-writer lock, 99.9% reads: two threads look up entries
-     totals   a mutex with sections of about 300 ns: 16 threads add up, more than there are processors
+     totals   a mutex with sections of about 300 ns: 8 threads add up. 8 others have as much to compute, without the lock: more threads
+              are ready to run than there are processors, and a processor on which a waiter spins is one that they lack
      journal  a mutex that a writer thread holds while it writes a page, asleep. It begins the next page as soon as it has written
               one. Six threads serve requests meanwhile: each computes, adds a line to the journal, and waits for its client
 
@@ -15,6 +16,8 @@
 #include <time.h>
 
 enum { ENTRIES = 64, CROWD = 16, SERVERS = 6 };
+/* Turns of an empty loop: of a section of `totals`, and of what a thread computes after it. */
+enum { SECTION = 1000, BETWEEN = 1000 };
 /* Microseconds: to write a page, and until the client sends its next request. Turns of an empty loop: to serve it. */
 enum { PAGE = 400, CLIENT = 100, REQUEST = 60000 };
 
@@ -72,10 +75,18 @@ static void *add_up(void *count)
     for (long left = (long)count; left > 0; left--) {
         pthread_mutex_lock(&totals);
         total++;
-        work(1000);
+        work(SECTION);
         pthread_mutex_unlock(&totals);
-        work(1000);
+        work(BETWEEN);
     }
+    return NULL;
+}
+
+/* As much work as a thread of `add_up` has, without the lock. */
+static void *compute(void *count)
+{
+    for (long left = (long)count; left > 0; left--)
+        work(SECTION + BETWEEN);
     return NULL;
 }
 
@@ -105,13 +116,14 @@ static void *write_pages(void *nothing)
 static const struct {
     const char *name;
     void *(*body)(void *);
+    void *(*other)(void *); /* What every second thread does; null if all do the same. */
     int threads;
     long count;
 } stages[] = {
-    {"ids", take_ids, 2, 2000000},
-    {"table", look_up, 2, 2000000},
-    {"totals", add_up, CROWD, 8000},
-    {"journal", serve, SERVERS, 400},
+    {"ids", take_ids, NULL, 2, 2000000},
+    {"table", look_up, NULL, 2, 2000000},
+    {"totals", add_up, compute, CROWD, 8000},
+    {"journal", serve, NULL, SERVERS, 400},
 };
 
 static double now(void)
@@ -133,9 +145,11 @@ int main(int argc, char **argv)
         int writes = stages[stage].body == serve;
         if (writes && pthread_create(&writer, NULL, write_pages, NULL) != 0)
             return 1;
-        for (int thread = 0; thread < stages[stage].threads; thread++)
-            if (pthread_create(&started[thread], NULL, stages[stage].body, (void *)(long)(scale * stages[stage].count)) != 0)
+        for (int thread = 0; thread < stages[stage].threads; thread++) {
+            void *(*body)(void *) = thread % 2 && stages[stage].other ? stages[stage].other : stages[stage].body;
+            if (pthread_create(&started[thread], NULL, body, (void *)(long)(scale * stages[stage].count)) != 0)
                 return 1;
+        }
         for (int thread = 0; thread < stages[stage].threads; thread++)
             pthread_join(started[thread], NULL);
         served = 1;

@@ -9,11 +9,15 @@ use crate::unseen;
 use latchwork_console::machine;
 use latchwork_console::names::GLIBC;
 use latchwork_recording::reader::Recording;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A class is tuned if it takes this share of the threads' time.
+/// A class is tuned if it takes this share of the threads' time, without the waits for the classes that take more: these waits may
+/// end with other locks, and where one class makes the program five times as slow, all others have a fifth of their share.
 pub const SHARE: f64 = 0.01;
+/// Without the waits for such classes at least this part of the time counts: else what takes next to nothing were tuned.
+const LEAST_LEFT: u64 = 10;
 /// The most classes that are tuned: those that take most time.
 pub const MOST: usize = 10;
 /// What an acquisition without a wait counts, in nanoseconds: about one transfer of a cache line. The profile sees waits, but not
@@ -76,7 +80,7 @@ impl Features {
     fn new(class: &Class, time_ns: u64) -> Self {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Self {
-            share: share(class.lost_ns() + class.acquisitions * TRANSFER, time_ns).min(1.0),
+            share: share(taken_ns(class), time_ns).min(1.0),
             acquisitions: class.acquisitions,
             contended: share(class.contended, class.calls()),
             reads: share(class.reads, class.acquisitions),
@@ -123,28 +127,21 @@ impl Tuned {
         let idle: u64 = profile.threads.iter().map(|thread| thread.idle_ns).sum();
         let time_ns = profile.lifetime_ns().saturating_sub(idle);
         let mut files = Files::default();
-        let mut classes: Vec<Tunable> = profile
+        let mut classes: Vec<&Class> = profile
             .locks
             .iter()
             .filter(|class| class.kind != model::Kind::Spin && !class.origins.is_empty())
-            .filter_map(|class| {
-                let features = Features::new(class, time_ns);
-                let candidates = rules::candidates(class.kind, &features, threads, oversubscribed);
-                (features.share >= SHARE).then(|| {
-                    let (objects, from) = files.places(&class.origins);
-                    Tunable {
-                        name: class.name.clone(),
-                        kind: class.kind,
-                        features,
-                        candidates,
-                        objects,
-                        from,
-                    }
-                })
-            })
             .collect();
-        classes.sort_by(|a, b| b.features.share.total_cmp(&a.features.share));
-        classes.truncate(MOST);
+        classes.sort_by_key(|class| Reverse(taken_ns(class)));
+        let taken: Vec<(u64, u64)> = classes.iter().map(|class| (taken_ns(class), class.lost_ns())).collect();
+        classes.truncate(worth_tuning(&taken, time_ns));
+        let tunable = |class: &Class| {
+            let features = Features::new(class, time_ns);
+            let candidates = rules::candidates(class.kind, &features, threads, oversubscribed);
+            let (objects, from) = files.places(&class.origins);
+            Tunable { name: class.name.clone(), kind: class.kind, features, candidates, objects, from }
+        };
+        let mut classes: Vec<Tunable> = classes.into_iter().map(tunable).collect();
         let most = most_objects(&classes.iter().map(|class| class.objects.len()).collect::<Vec<_>>());
         classes.iter_mut().for_each(|class| class.objects.truncate(most));
         let (all, calls) = (profile.locks.len(), unseen::calls(profile));
@@ -186,6 +183,22 @@ impl Tuned {
         config.module.retain(|name, _| used.iter().any(|place| place.module == *name));
         config
     }
+}
+
+/// The threads' time that a class takes.
+fn taken_ns(class: &Class) -> u64 {
+    class.lost_ns().saturating_add(class.acquisitions.saturating_mul(TRANSFER))
+}
+
+/// How many classes are tuned, of classes that take so much of the threads' time, the longest first, and of that so much in waits.
+fn worth_tuning(classes: &[(u64, u64)], time_ns: u64) -> usize {
+    let mut left = time_ns;
+    let is_worth = |(taken, waited): &&(u64, u64)| {
+        let worth = *taken as f64 >= SHARE * left as f64 && *taken > 0;
+        left = left.saturating_sub(*waited).max(time_ns / LEAST_LEFT);
+        worth
+    };
+    classes.iter().take(MOST).take_while(is_worth).count()
 }
 
 /// The share of the time in which a lock is held that lies in sections of more than [`rules::LONG`]. A section counts with the middle
@@ -290,6 +303,20 @@ mod tests {
             assert_eq!(most_objects(classes), most, "{classes:?}");
         }
     }
+
+    #[test]
+    fn one_slow_class_hides_no_other() {
+        // Of a second the first class takes 80% in waits; the others have 1% of what is left.
+        let others = [(4_000_000, 1_000_000), (3_000_000, 0), (1_000_000, 0)];
+        let classes = [&[(850_000_000, 800_000_000)][..], &others].concat();
+        assert_eq!(worth_tuning(&classes, 1_000_000_000), 3);
+        assert_eq!(worth_tuning(&others, 1_000_000_000), 0);
+        assert_eq!(worth_tuning(&[(999, 999), (2, 2), (1, 0), (0, 0)], 1000), 3);
+        assert_eq!(worth_tuning(&[(999, 999), (9, 0)], 100_000), 0);
+        assert_eq!(worth_tuning(&[(9, 0); 20], 100), MOST);
+        assert_eq!(worth_tuning(&[(0, 0)], 0), 0);
+    }
+
     use latchwork_recording::reader::Thread;
 
     #[test]

@@ -37,8 +37,9 @@ use std::path::{Path, PathBuf};
 /// After the options in `latchwork tune --help`.
 pub const HELP: &str = "\
 What happens: the program is profiled once under glibc's locks. The classes of locks that take 1% of the
-threads' time are tuned, at most ten. Then the program runs at most --runs times: first under single pairs
-of locks for all its locks, then with other locks for one class after the other. The result is measured
+threads' time are tuned, at most ten. The waits for classes that take more do not count in that time.
+Then the program runs at most --runs times: first under single pairs of locks for all its locks, then
+with other locks for one class after the other. The result is measured
 again, in fresh rounds, against glibc and against the best single pair. If it beats both by the rule of
 `latchwork compare`, it is written. Otherwise the pair is, if it beats glibc by that rule. Otherwise nothing is written, and
 the answer is to keep what you have.
@@ -117,7 +118,7 @@ pub fn tune(options: Options) -> Result<i32> {
     say(&match tuned.calls {
         0 => format!("the program called no pthread lock ({OTHER_LOCKS})"),
         _ => {
-            format!("{} of {} classes of locks take 1% of the threads' time", tuned.classes.len(), tuned.all)
+            format!("{} of {} classes of locks are worth tuning", tuned.classes.len(), tuned.all)
         }
     });
     for class in &tuned.classes {

@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Two threads and two locks: one is held for a millisecond, asleep, and both threads want it all the time: they begin when
-/// the second one waits for the lock.
+/// the second one waits for the lock. While the program is profiled the lock is held for longer, so that it takes 1% of the threads'
+/// time even if the machine stops for seconds.
 const PROGRAM: &str = r#"
     #include <pthread.h>
     #include <stdio.h>
+    #include <stdlib.h>
     #include <unistd.h>
     static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER, rare = PTHREAD_MUTEX_INITIALIZER;
     static void *work(void *unused) {
         for (int i = 0; i < 20; i++) {
             pthread_mutex_lock(&slow);
-            usleep(1000);
+            usleep(getenv("LATCHWORK_PROFILE") ? 25000 : 1000);
             pthread_mutex_unlock(&slow);
         }
         pthread_mutex_lock(&rare);
@@ -243,7 +245,8 @@ fn a_program_that_fails_under_other_locks_keeps_glibcs() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// The main thread holds each of three mutexes and a reader-writer lock until another thread waits for it, and for 20 ms more.
+/// The main thread holds each of three mutexes and a reader-writer lock until another thread waits for it. While the program is profiled
+/// it holds them for 500 ms more: then each takes 1% of the threads' time even if the machine stops for seconds.
 const FOUR_LOCKS: &str = r#"
     #include <pthread.h>
     #include <stdio.h>
@@ -284,7 +287,7 @@ const FOUR_LOCKS: &str = r#"
             held = which + 1;
             while (wanted <= which) usleep(100);
             until_asleep(id);
-            usleep(20000);
+            if (getenv("LATCHWORK_PROFILE")) usleep(500000);
             unlock(which);
         }
         pthread_join(thread, 0);
