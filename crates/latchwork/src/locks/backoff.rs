@@ -62,8 +62,6 @@ const FIRST_SLEEP: u64 = 1 << (10 + MICRO);
 const SLEEPS: (u64, u64) = (128 << (10 + MICRO), 512 << (10 + MICRO));
 /// The factor between two such sleeps: a long wait costs few wakeups.
 const FACTOR: u64 = 4;
-/// The same of a waiter that no thread unparks: 65 microseconds to 4 ms.
-const NAPS: (u64, u64, u64) = (64 << MICRO, 4096 << MICRO, 2);
 
 /// Sleeps that get longer: a waiter that looks often at first and rarely later.
 pub(crate) struct Intervals {
@@ -113,28 +111,6 @@ impl Intervals {
             (Some(deadline), Some(own)) if deadline.left::<M>() <= own.left::<M>() => Some(deadline),
             (deadline, own) => own.or(deadline),
         }
-    }
-}
-
-/// Waits at a lock and not in its queue, for as long as the head of the queue is suspended: nodes behind the head would
-/// pile up.
-///
-/// `attempt` says that the lock has been taken (`Some(true)`), that it has not (`Some(false)`), or that the head runs
-/// again (`None`).
-pub(crate) fn wait_outside<M: Machine>(
-    deadline: Option<Deadline>,
-    mut attempt: impl FnMut() -> Option<bool>,
-) -> Option<bool> {
-    let mut naps = Intervals { next: NAPS.0, most: NAPS.1, factor: NAPS.2 };
-    loop {
-        let late = deadline.is_some_and(|d| d.passed::<M>());
-        match attempt() {
-            Some(false) if late => return Some(false),
-            Some(false) => (),
-            outcome => return outcome,
-        }
-        let left = deadline.map_or(u64::MAX, |d| d.left::<M>());
-        M::doze(naps.next().min(left));
     }
 }
 

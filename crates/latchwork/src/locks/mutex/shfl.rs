@@ -59,7 +59,7 @@ use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
-use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, Machine, Nap, Native, QNode, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::{marker::PhantomData, ptr::null_mut};
 
@@ -241,6 +241,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, deadline: Option<Deadline>, beside: bool) -> bool {
+        let mut nap = Nap::new();
         loop {
             let spins =
                 self.is_queue_empty() || beside && self.turn.get().has(ASLEEP) && !self.word().has(DEMAND);
@@ -253,11 +254,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if !self.is_lapsed() {
                 return self.lock_queued(deadline, spins);
             }
-            // `None`: the head runs again, and the caller may queue.
-            let attempt = || self.is_lapsed().then(|| self.steal());
-            if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
-                return locked;
+            // Nodes would pile up behind a suspended head, so the caller stays outside of the queue, and begins anew.
+            let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
+            if left == 0 {
+                return self.steal();
             }
+            nap.take::<M>(left);
         }
     }
 

@@ -35,7 +35,7 @@
 use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
 use super::turn::{ASLEEP, PROMISE_BOUND, Turn};
-pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
+use crate::locks::backoff::Intervals;
 use crate::machine::{Arith, Deadline, MICRO, Machine, QNode, Wait, Word, or_abort};
 use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
