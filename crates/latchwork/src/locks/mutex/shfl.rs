@@ -22,7 +22,7 @@
 //! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
 //! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
 //! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
-//! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`](sleepers::Intervals)).
+//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 1 ms.
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //!
 //! # How long a waiter waits, and where that differs from the paper
@@ -39,8 +39,8 @@
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
 //! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)).
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
-//!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
-//!   63 us or as long as the head has waited.
+//!   as long as it has waited so far, again and again, and looks in between. No unlock wakes it: an idle lock may be unused for as long
+//!   as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
 //!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a spin, rarely a sleep.
@@ -54,7 +54,7 @@
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
-use super::sleepers::{self, Head, READY, Sleeps};
+use super::sleepers::{self, Head, READY};
 use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
@@ -280,7 +280,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
-        let (mut sleeps, mut demands) = (Sleeps::new::<P>(), !P::STEALING);
+        let (mut has_parked, mut demands) = (false, !P::STEALING);
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
             if self.turn.get().has(LAPSED) {
@@ -302,7 +302,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 continue;
             }
             let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
-            sleeps.take::<M, P>(&self.turn, deadline, demands, || self.word().has(DEMAND), park);
+            let naps = has_parked && !demands && P::NAPS;
+            sleepers::sleep::<M, P>(&self.turn, deadline, naps, || self.word().has(DEMAND), park);
+            has_parked = true;
         }
     }
 
