@@ -12,7 +12,7 @@
 //! | bit of `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
-//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
+//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave`, or for one that may nap there, `unlock_fair` | the unlock, which then unparks the head; a torn one |
 //! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
 //! [`turn`](super::turn) has the bits of the word `turn`.
@@ -163,8 +163,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         if !self.is_queue_empty() && !self.is_lapsed() {
-            self.word.fetch_or(DEMAND, Relaxed);
-            self.turn.end_nap(); // (N)
+            self.word.fetch_or(DEMAND | PARKED, Relaxed); // the head may nap at the word
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
         unsafe { self.unlock(()) };
@@ -302,8 +301,8 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 continue;
             }
             let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
-            let naps = has_parked && !demands && P::NAPS;
-            sleepers::sleep::<M, P>(&self.turn, deadline, naps, || self.word().has(DEMAND), park);
+            let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, DEMAND));
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, park);
             has_parked = true;
         }
     }

@@ -234,23 +234,24 @@ pub(crate) fn let_release_end<M: Machine>() {
     (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
 }
 
-/// The head sleeps once, for as long as it has waited at most, and until the `deadline` at most: it parks, or naps. A nap is left
-/// out, or ended (N), if the lock `is_left` to the head.
+/// The head sleeps once, for as long as it has waited at most, and until the `deadline` at most: it parks, or naps at the lock's
+/// `word`. No nap begins, or goes on, once `left` is set there: a fair unlock leaves the lock to the head so, and wakes it.
 pub(crate) fn sleep<M: Machine, P: Policy>(
     turn: &Turn<M>,
     deadline: Option<Deadline>,
-    naps: bool,
-    is_left: impl FnOnce() -> bool,
+    nap: Option<(&M::U32, u32)>,
     park: impl FnOnce(Option<Deadline>),
 ) {
-    let asleep = turn.0.fetch_or(ASLEEP, Acquire) | ASLEEP; // (N)
-    let waited = age::<M>(Bits(asleep));
-    if !naps {
-        let nanos = nanos(waited.clamp(P::TURN, LONGEST_SLEEP));
-        park(earlier::<M>(deadline, M::torn_timeout(nanos)));
-    } else if !is_left() {
-        let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
-        M::doze_at(&turn.0, asleep, nanos(waited).min(left));
+    let turn_before = Bits(turn.0.fetch_or(ASLEEP, Relaxed));
+    let waited = age::<M>(turn_before);
+    if let Some((word, left)) = nap {
+        let seen = word.load(Relaxed);
+        if seen & left == 0 {
+            let nanos = nanos(waited).min(deadline.map_or(u64::MAX, |deadline| deadline.left::<M>()));
+            M::doze_at(word, seen, nanos);
+        }
+    } else {
+        park(earlier::<M>(deadline, M::torn_timeout(nanos(waited.clamp(P::TURN, LONGEST_SLEEP)))));
     }
     turn.0.fetch_and(!ASLEEP, Relaxed);
 }

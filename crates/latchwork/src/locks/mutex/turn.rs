@@ -5,13 +5,7 @@
 //! | TIME (26) | when the turn began, or when a lock that is left to the head became free, in microseconds of 1024 ns | [`begin`](Turn::begin): a leaving head, a first head; [`restamp`](Turn::restamp) | |
 //! | VAIN (4) | a hint: in how many turns newcomers have spun in vain lately, and whether this turn is one of them | a newcomer that has spun | the same; a new turn (one bit) |
 //! | LAPSED | a hint of [`shfl`](super::shfl): the head does not run | a newcomer or waiter | the head, when it runs; a new turn |
-//! | ASLEEP | a hint: the head sleeps, at the lock's word or (a nap) at `turn` | the head; a leaving head, for the next | the head, when it wakes up; a fair unlock (N); a new turn |
-//!
-//! # (N): a fair unlock ends a nap
-//!
-//! The head sets ASLEEP, and naps if the lock is not left to it. A fair unlock leaves the lock to the head, and clears ASLEEP. One of
-//! the two comes second in `turn`. So the head sees that the lock is left to it, or the unlock ends the nap. (If a new turn begins
-//! between, the nap goes on.)
+//! | ASLEEP | a hint: the head sleeps | the head; a leaving head, for the next | the head, when it wakes up; a new turn |
 //!
 //! # Spins in vain
 //!
@@ -28,7 +22,7 @@
 
 use super::shuffle::Policy;
 use crate::locks::bits::Bits;
-use crate::machine::{Arith, Machine, Word, micros};
+use crate::machine::{Machine, Word, micros};
 use core::sync::atomic::Ordering::*;
 
 pub(crate) const ASLEEP: u32 = 1 << 31;
@@ -102,14 +96,6 @@ impl<M: Machine> Turn<M> {
         let next = stamp::<M>() | turn.0 & !TIME;
         // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
         _ = self.0.compare_exchange(turn.0, next, Relaxed, Relaxed);
-    }
-
-    /// The caller has left the lock to the head, which may nap. Otherwise it is awake, or sleeps at another word.
-    pub fn end_nap(&self) {
-        // (N). Release: what leaves the lock to the head, for a head that comes second.
-        if Bits(self.0.fetch_and(!ASLEEP, Release)).has(ASLEEP) {
-            M::wake(&self.0, u32::MAX);
-        }
     }
 
     /// Whether a thread that finds the lock held, and is not the head, should spin.

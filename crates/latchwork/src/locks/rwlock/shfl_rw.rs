@@ -39,7 +39,7 @@
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
 //! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
-//! | (N) | the head naps if CLAIMED is not set | a fair unlock sets CLAIMED, and ends the nap: see [`turn`](crate::locks::mutex::turn) |
+//! | (N) | the head naps at `word`, as it was without CLAIMED | a fair unlock sets CLAIMED there, and wakes: the head does not begin to sleep, or is woken |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is

@@ -101,9 +101,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.withdraws_claim() {
                 continue;
             }
-            let naps = has_parked && !demands && P::NAPS;
-            let is_left = || self.state().has(CLAIMED);
-            sleepers::sleep::<M, P>(&self.turn, deadline, naps, is_left, |until| self.park(side, until));
+            let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, CLAIMED));
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, until));
             has_parked = true;
             watch();
         }
