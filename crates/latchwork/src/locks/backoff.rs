@@ -54,8 +54,3 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
         backoff.wait_until_late::<M>(left);
     }
 }
-
-/// The earlier of the two deadlines.
-pub(crate) fn earlier<M: Machine>(one: Option<Deadline>, other: Option<Deadline>) -> Option<Deadline> {
-    one.into_iter().chain(other).min_by_key(Deadline::left::<M>)
-}

@@ -35,7 +35,6 @@
 use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
 use super::turn::{ASLEEP, PROMISE_BOUND, Turn, age};
-use crate::locks::backoff::earlier;
 use crate::locks::bits::Bits;
 use crate::machine::{Arith, Deadline, MICRO, Machine, QNode, Wait, Word, or_abort};
 use core::{ptr::null_mut, sync::atomic::Ordering::*};
@@ -57,8 +56,14 @@ fn left<M: Machine>() -> *mut QNode<M> {
     core::ptr::without_provenance_mut(1)
 }
 
+/// So many microseconds (of 1024 ns), in nanoseconds.
 fn nanos(micros: u32) -> u64 {
     u64::from(micros) << MICRO
+}
+
+/// The earlier of the two deadlines.
+fn earlier<M: Machine>(one: Option<Deadline>, other: Option<Deadline>) -> Option<Deadline> {
+    one.into_iter().chain(other).min_by_key(Deadline::left::<M>)
 }
 
 /// Puts `node` at the end of the queue. Returns whether its owner is the head.
@@ -234,13 +239,13 @@ pub(crate) fn sleep<M: Machine, P: Policy>(
     nap: Option<(&M::U32, u32)>,
     park: impl FnOnce(Option<Deadline>),
 ) {
-    let turn_before = Bits(turn.0.fetch_or(ASLEEP, Relaxed));
-    let waited = age::<M>(turn_before);
+    // Acquire: the clock is read afterwards, in `age`.
+    let waited = age::<M>(Bits(turn.0.fetch_or(ASLEEP, Acquire)));
     if let Some((word, left)) = nap {
-        let seen = word.load(Relaxed);
-        if seen & left == 0 {
-            let nanos = nanos(waited).min(deadline.map_or(u64::MAX, |deadline| deadline.left::<M>()));
-            M::doze_at(word, seen, nanos);
+        let seen = Bits::of::<M>(word);
+        if !seen.has(left) {
+            let most = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
+            M::doze_at(word, seen.0, nanos(waited).min(most));
         }
     } else {
         park(earlier::<M>(deadline, M::torn_timeout(nanos(waited.clamp(P::TURN, LONGEST_SLEEP)))));
