@@ -264,9 +264,9 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
 
     /// Queues, waits to be the head, and competes for the word.
     fn lock_queued(&self, deadline: Option<Deadline>, spun: bool) -> bool {
-        // After the waiter woke up by itself: the head may be suspended.
-        let enter = |_| self.steal();
-        let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, P::key::<M>(), deadline, enter);
+        // Asked after the waiter woke up by itself: the head may be suspended.
+        let pass = |_| !self.is_locked() && self.lapses() && self.take(self.word());
+        let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, P::key::<M>(), deadline, pass);
         let Head { node, at_once, locked } = match waited {
             Ok(head) => head,
             Err(locked) => return locked,

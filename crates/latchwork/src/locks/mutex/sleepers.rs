@@ -37,7 +37,7 @@ use super::shuffle::{Policy, Waiter, shuffle};
 use super::turn::{ASLEEP, PROMISE_BOUND, Turn, age};
 use crate::locks::bits::Bits;
 use crate::machine::{Arith, Deadline, MICRO, Machine, QNode, Wait, Word, or_abort};
-use core::{ptr::null_mut, sync::atomic::Ordering::*};
+use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
 const WAITING: u32 = 0;
 pub(crate) const READY: u32 = 1;
@@ -118,9 +118,11 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     // It does not look earlier: no head is suspended before that, and each look costs two context switches. With looks after 1
     // and 5 ms, 8 to 64 threads on two CPUs were slower by 5 to 10%, with sections of 5 us and pauses of 2 us.
     let mut sleep = PROMISE_BOUND;
+    let mut woke_by_itself = false;
     loop {
+        let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
         // (R) pairs with `next_head`, (S) with `invite`.
-        match M::spin_for(node.status(), Acquire, spins, |status| matches!(status, READY | INVITED)) {
+        match M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED)) {
             Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
             Some(_) => {
@@ -129,9 +131,10 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
             }
             None => (),
         }
+        let status = node.status().load(Relaxed);
         let late = deadline.is_some_and(|d| d.passed::<M>());
         // Release: (D) pairs with `next_head`. If the status has changed, the next look sees (R) or (S).
-        if !change(WAITING, if late { ABANDONED } else { NODE_PARKED }) {
+        if matches!(status, READY | INVITED) || !change(status, if late { ABANDONED } else { NODE_PARKED }) {
             continue;
         }
         if late {
@@ -139,10 +142,15 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         }
         let until = earlier::<M>(deadline, M::safety_timeout(nanos(sleep)));
         sleep = (2 * sleep).min(LONGEST_SLEEP);
-        if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut && enter(false) {
-            return abandon();
+        while node.status().load(Relaxed) == NODE_PARKED {
+            if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut {
+                if enter(false) {
+                    return abandon();
+                }
+                woke_by_itself = true;
+                break;
+            }
         }
-        _ = change(NODE_PARKED, WAITING);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
 use crate::locks::mutex::sleepers::{self, Head, READY};
-use crate::locks::mutex::turn::ASLEEP;
+use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
 
@@ -46,7 +46,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             // No thread has ended the caller's sleep: the head may be suspended.
             watch();
-            self.steal(side)
+            (self.state().has(LAPSED) || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
         };
         let key = key::<M, P>(side);
         let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
