@@ -13,7 +13,7 @@
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
 //! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave`, or for one that may nap there, `unlock_fair` | the unlock, which then unparks the head; a torn one |
-//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; an unlock without a queue; a torn one |
+//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
 //! [`turn`](super::turn) has the bits of the word `turn`.
 //!
@@ -43,8 +43,8 @@
 //!   as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
-//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a sleep.
-//!   What was demanded for a head that gives up serves the next one.
+//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a spin, rarely a sleep.
+//!   A head that gives up takes back what was demanded for it, by `unlock_fair` too; the next head begins anew.
 //! - *A suspended waiter* is passed ([`sleepers`]), or, by chance, a late one. No newcomer queues behind one: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
 //!
@@ -220,18 +220,18 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         if self.word().has(DEMAND) {
             self.turn.restamp();
         }
-        let word = &raw const self.word;
+        let (word, kept) = (&raw const self.word, if self.is_queue_empty() { 0 } else { DEMAND });
         // (A)
-        if Bits(self.word.fetch_and(DEMAND, Release)).has(PARKED) {
+        if Bits(self.word.fetch_and(kept, Release)).has(PARKED) {
             M::wake(word, u32::MAX);
         }
     }
 
-    /// Sets `bit` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
-    fn ask(&self, bit: u32) {
+    /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
+    fn ask(&self, bits: u32) {
         let word = self.word();
         if word.has(HELD) {
-            _ = self.word.compare_exchange(word.0, word.0 | bit, Relaxed, Relaxed);
+            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
         }
     }
 
@@ -279,13 +279,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
-        let mut has_parked = false;
+        let (mut has_parked, mut demands) = (false, !P::STEALING);
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
             if self.turn.get().has(LAPSED) {
                 self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
-            let demands = !P::STEALING || self.word().has(DEMAND) || self.turn.exceeds(P::TURN);
             if demands {
                 self.ask(DEMAND);
             }
@@ -293,18 +292,24 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if sleepers::spin::<M, P>(nanos, demands, || !self.is_locked(), take) {
                 return true;
             }
+            spun = true;
             if deadline.is_some_and(|d| d.passed::<M>()) {
                 return take();
             }
+            if !demands && (self.word().has(DEMAND) || self.turn.exceeds(P::TURN)) {
+                demands = true;
+                continue;
+            }
+            let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, DEMAND));
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(until));
-            (spun, has_parked) = (true, true);
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, park);
+            has_parked = true;
         }
     }
 
-    /// Parks the head until an unlock finds PARKED, or until the deadline. May return at any time.
-    fn park(&self, deadline: Option<Deadline>) {
-        self.ask(PARKED);
+    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
+    fn park(&self, bits: u32, deadline: Option<Deadline>) {
+        self.ask(bits);
         sleepers::let_release_end::<M>();
         let word = self.word();
         if word.has(PARKED) {
@@ -318,8 +323,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         self.turn.begin();
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
         // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
-        if locked && !P::STEALING {
-            self.word.store(HELD | DEMAND, Relaxed);
+        match locked {
+            true if !P::STEALING => self.word.store(HELD | DEMAND, Relaxed),
+            false if P::STEALING => _ = self.word.fetch_and(!DEMAND, Relaxed),
+            _ => (),
         }
         let Some((status, _)) = sleepers::next_head(&self.tail, node) else { return };
         if locked && P::STEALING && P::REQUEUES {

@@ -61,7 +61,7 @@ fn with_a_late_head(node: &'static QNode<Native>, word: u32, turn: u32) -> RawSh
 }
 
 /// A release leaves a demanded lock to the head of the queue, for as long as promised from that moment on, and keeps what else `turn`
-/// says.
+/// says. Without a queue it drops the demand.
 #[test]
 fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
     let node = Native::acquire_node();
@@ -73,19 +73,12 @@ fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
         assert!(lock.turn.get().has(other));
         assert!(age::<Native>(lock.turn.get()) < 15_000_000, "the promise is as old as the head's turn");
     }
+    let lock = with_a_late_head(node, HELD | DEMAND, 0);
+    lock.tail.store(null_mut(), Relaxed);
+    lock.unlock_slow();
+    assert_eq!(lock.word.load(Relaxed), 0);
     // SAFETY: acquired above, and in no queue any more.
     unsafe { Native::release_node(node) };
-}
-
-/// A head that gives up may leave its demand behind. Without a queue, that keeps no thread out, and the next holder's unlock drops it.
-#[test]
-fn a_demand_without_a_head_keeps_no_thread_out() {
-    let lock = RawShfl::<Native>::new();
-    lock.word.store(DEMAND, Relaxed);
-    assert!(lock.try_lock().is_some());
-    // SAFETY: from the attempt above.
-    unsafe { lock.unlock(()) };
-    assert_eq!(lock.word.load(Relaxed), 0);
 }
 
 /// After the promise the head counts as suspended, and an attempt passes it.
@@ -155,7 +148,7 @@ fn no_head_looks_suspended_behind_a_holder() {
         while lock.tail.load(Relaxed) == first {
             thread::yield_now();
         }
-        // The second waiter wakes up after 10 ms, the head after each time that is twice as long as the one before, from 1 ms on.
+        // The second waiter wakes up after 10 ms, the head after 1, 5, 21 and 85 ms.
         let lapsed = (0..60).any(|_| {
             thread::sleep(Duration::from_millis(1));
             lock.turn.get().has(LAPSED)
@@ -268,21 +261,22 @@ impl Policy for NoStealing {
     }
 }
 
-/// What a leaving head leaves behind: the next head's turn begins; and without stealing, its demand.
+/// What a leaving head leaves behind. In the word: without stealing, the demand of the next head; with stealing, no demand if it gives
+/// up. The next head's turn begins.
 #[test]
-fn a_leaving_head_begins_the_next_turn() {
-    fn word_after<P: Policy>() -> u32 {
+fn a_leaving_head_demands_for_the_next_or_takes_back() {
+    fn word_after<P: Policy>(word: u32, locked: bool) -> u32 {
         let (lock, node) = (RawShfl::<Native, P>::new(), Waiter(Native::acquire_node()));
         node.next().store(null_mut(), Relaxed);
         lock.tail.store(node.as_ptr(), Relaxed);
-        lock.word.store(HELD, Relaxed);
+        lock.word.store(word, Relaxed);
         lock.turn.0.store(begun_before::<Native>(30_000_000), Relaxed);
-        lock.leave(node, true);
+        lock.leave(node, locked);
         assert!(age::<Native>(lock.turn.get()) < 15_000_000, "the turn is as old as that of the head before");
         lock.word.load(Relaxed)
     }
-    assert_eq!(word_after::<NoStealing>(), HELD | DEMAND);
-    assert_eq!(word_after::<NumaPolicy>(), HELD);
+    assert_eq!(word_after::<NoStealing>(HELD, true), HELD | DEMAND);
+    assert_eq!(word_after::<NumaPolicy>(HELD | DEMAND, false), HELD);
 }
 
 /// A lock without stealing that is no longer contended has its fast path again. DEMAND, which each head sets, would take it away.
