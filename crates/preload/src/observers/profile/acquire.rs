@@ -260,9 +260,8 @@ pub(super) unsafe fn acquired(
         bump_short(&entry.reads);
     }
     // SAFETY: the caller's object is live.
-    let recursive = unsafe { call.is_recursive() };
-    // SAFETY: as above.
-    if recursive && unsafe { call.is_nested() } {
+    let (recursive, nested) = unsafe { (call.is_recursive(), call.is_nested()) };
+    if nested {
         return;
     }
     entry.depth.store(if recursive { RECURSIVE } else { call.depth() }, Relaxed);
