@@ -617,15 +617,16 @@ where
     pub fn fit(&self, capacity: usize, shrink: bool) {
         Self::check(capacity);
         self.shards.each(|mut held| {
-            let mut garbage = Garbage::new(core::ptr::null_mut());
             let (depth, buckets) = (held.lines().depth(), held.lines().buckets());
             let share = capacity.div_ceil(1 << depth).max(held.count());
             let wanted = share.div_ceil(FILL).next_power_of_two();
-            if wanted > buckets || (shrink && wanted < buckets) {
-                garbage = Garbage::new(self.resize(&mut held, wanted));
-            }
+            let outgrown = if wanted > buckets || (shrink && wanted < buckets) {
+                self.resize(&mut held, wanted)
+            } else {
+                core::ptr::null_mut()
+            };
             drop(held);
-            self.retire(garbage);
+            self.retire(Garbage::new(outgrown));
         });
     }
 
