@@ -215,8 +215,8 @@ impl RwLockOps {
     }
 }
 
-/// Upgrades the read whose token is in `token` with `attempt`. Stores the token that is left: that of the write acquisition, or that of
-/// the upgradable read, which goes on.
+/// Upgrades with `attempt` the read that `token` points to the token of. In place of that token it stores the writer's, or, if the
+/// upgrade failed, that of the read, which goes on.
 ///
 /// # Safety
 ///
