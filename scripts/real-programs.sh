@@ -26,6 +26,9 @@ commands:
   run       Run every program under every lock, check its result, write DIR/results.json and print
             a table. Exits with 1 if any run failed or did not end. Refuses if DIR has runs already,
             but for --resume.
+  tune      Run `latchwork tune` on every program that is here, write its files to DIR, and print a
+            table: glibc, the best pair of locks, and a lock for each lock. With --only, --seconds,
+            --search, --limit, --resume, --scratch, --out.
   selftest  Run three programs under locks with seeded mistakes, and see that each is noticed.
   table     Print the table of DIR/results.json again; with --doc the whole docs/real-programs.md.
 
@@ -38,9 +41,10 @@ options:
   --runs N        rounds; the table shows medians                                     [1]
   --seconds S     length of each run under glibc: time-bound programs run S seconds, the others
                   do about as much work                                               [3]
+  --search N      with tune: at most N runs to search, for each program              [32]
   --resume        keep the runs that --out has, and make those that are missing (see below)
   --limit S       a run that has not ended after S seconds is stopped and recorded    [60]
-  --out DIR       where results and logs go                         [real-programs/results]
+  --out DIR       where results and logs go           [real-programs/results, of tune real-programs/tuned]
   --scratch DIR   where the programs put their databases; removed after each run
                                                             [/dev/shm, else $TMPDIR or /tmp]
   --doc           with table: the complete page
@@ -65,6 +69,7 @@ examples:
   scripts/real-programs.sh run --only leveldb-empty,unbound --mutex shfl,mcs --rwlock bravo-pf-q
   scripts/real-programs.sh run --runs 3 --seconds 2 && scripts/real-programs.sh table --doc
   scripts/real-programs.sh run --every --mutex none --rwlock none --pair shfl+bravo-2d-shfl-rw --runs 9 --seconds 1
+  scripts/real-programs.sh tune --seconds 1 --only cache_bench,mariadb
 EOF
 }
 
@@ -81,8 +86,10 @@ source "$HERE/install.sh"
 source "$HERE/one.sh"
 # shellcheck source-path=SCRIPTDIR source=real-programs/matrix.sh
 source "$HERE/matrix.sh"
+# shellcheck source-path=SCRIPTDIR source=real-programs/tune.sh
+source "$HERE/tune.sh"
 
-ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' FIRST='' DRY='' RESUME=''
+ONLY='' MUTEXES='' RWLOCKS='' PAIRS='' EVERY='' RUNS=1 SECONDS_EACH=3 LIMIT=60 DOC='' LOCKS='' FIRST='' DRY='' RESUME='' SEARCH_RUNS=32
 OUT=$WORK/results SCRATCH=''
 
 [[ $# -gt 0 ]] || { usage >&2; exit 2; }
@@ -91,13 +98,16 @@ shift
 if [[ $COMMAND == __one ]]; then
     one "$@"
     exit
+elif [[ $COMMAND == __tuned ]]; then
+    tuned_run "$@"
+    exit
 fi
 
 whole() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 takes a whole number above 0, not '$2'"; }
 while [[ $# -gt 0 ]]; do
     case $1 in
         --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
-        --only | --mutex | --rwlock | --pair | --runs | --seconds | --limit | --out | --scratch | --locks | --first)
+        --only | --mutex | --rwlock | --pair | --runs | --seconds | --search | --limit | --out | --scratch | --locks | --first)
             [[ $# -gt 1 ]] || die "$1 needs a value" ;;&
         --only) ONLY=$2; shift ;;
         --mutex) MUTEXES=$2; shift ;;
@@ -105,6 +115,7 @@ while [[ $# -gt 0 ]]; do
         --pair) PAIRS=$2; shift ;;
         --runs) whole "$1" "$2"; RUNS=$2; shift ;;
         --seconds) whole "$1" "$2"; SECONDS_EACH=$2; shift ;;
+        --search) whole "$1" "$2"; SEARCH_RUNS=$2; shift ;;
         --limit) whole "$1" "$2"; LIMIT=$2; shift ;;
         --locks) LOCKS=$2; shift ;;
         --first) FIRST=$2; shift ;;
@@ -124,8 +135,9 @@ case $COMMAND in
     install) install_all ;;
     list) list_programs ;;
     run) run_matrix ;;
+    tune) tune_all ;;
     selftest) self_test ;;
     table) print_table ;;
     -h | --help | help) usage ;;
-    *) die "unknown command '$COMMAND'; the commands are install, list, run, table and selftest" ;;
+    *) die "unknown command '$COMMAND'; the commands are install, list, run, tune, table and selftest" ;;
 esac
