@@ -20,8 +20,8 @@
 //!   so a wakeup that is lost by another cause shows.
 //! - **Time** stands still until the model's clock thread lets it jump past every deadline at once,
 //!   at a point that loom chooses: every deadline passes early, late and in between.
-//! - **Rows of slots** are made when a thread first asks for one, and linked with the same instructions as in production.
-//!   The row of a thread that exits is used again when it is empty.
+//! - **Rows of slots** are made when a thread first asks for one, each in a group of its own, and linked, taken and left with
+//!   the same instructions as in production.
 //! - **Queue nodes** are used again by the thread that released them, last in, first out. A node is reported if another thread may
 //!   write to it after its release, or has written to it and is not ordered before that. So is a leak. (In a model with a mistake
 //!   the release is not checked: what comes of the mistake must show.)
@@ -30,7 +30,7 @@
 
 use super::words::{Cell, UsizeCell};
 use execution::Sleeper;
-use latchwork::machine::{Clock, Deadline, Machine, QNode, ReaderRow, Wait, Word};
+use latchwork::machine::{Clock, Deadline, Group, Machine, QNode, ReaderRow, Wait, Word};
 use loom::sync::atomic::{self, Ordering, fence};
 use loom::thread;
 use std::cell::Cell as StdCell;
@@ -352,12 +352,11 @@ unsafe impl Machine for Loom {
 
     unsafe fn reader_row() -> Option<&'static ReaderRow<Self>> {
         let state = shared_state();
-        Some(state.rows.own(state.mistake))
+        Some(state.rows.own(Mistake::UntakenRow, |_| ()))
     }
 
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
-        // SAFETY: leaked in `Rows::own`; freed at the end of the execution only.
-        unsafe { shared_state().rows.newest.load(Ordering::Acquire).as_ref() }
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
+        shared_state().rows.newest()
     }
 }
 

@@ -1,10 +1,10 @@
-//! The threads' records for reclamation, on loom's machine.
+//! What each thread has one of, on loom's machine: a record for reclamation, and a row of readers' slots.
 //!
-//! A record is made when a thread first asks for one, in a group of its own; or all are made before, in one group. Records
-//! are linked and taken with the same instructions as in production. A thread that exits gives its record back, and
-//! another thread may take it.
+//! An entry is made when a thread first asks for one, in a group of its own; or all are made before, in one group. Entries
+//! are linked, taken and left with the same instructions as in production. A thread that exits leaves its entry to others.
 
 use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
+use latchwork::machine::group::Entry;
 use latchwork::machine::record::{Clocks, Record, Records};
 use latchwork::machine::{Group, Word};
 use loom::sync::atomic::{self, Ordering};
@@ -12,67 +12,70 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::ptr::null_mut;
 
-type Own = &'static Record<Loom>;
-type One = Group<Loom, Record<Loom>>;
+/// A thread's entry, and the group that it is in.
+type Own<T> = (&'static T, &'static Group<Loom, T>);
 
-/// The records of one execution.
-pub struct All {
-    newest: atomic::AtomicPtr<One>,
-    /// Per thread: its record, once it has one, and the group.
-    own: RefCell<Vec<Option<(Own, &'static One)>>>,
-    /// Whether there can be a record without an owner.
+/// The entries of one kind.
+pub struct Roll<T: Entry<Loom>> {
+    newest: atomic::AtomicPtr<Group<Loom, T>>,
+    /// Per thread: its entry, once it has one, and the group.
+    own: RefCell<Vec<Option<Own<T>>>>,
+    /// Whether there can be an entry without an owner.
     any_left: Cell<bool>,
-    all: RefCell<Vec<*mut One>>,
-    clocks: *mut Clocks<Loom>,
+    all: RefCell<Vec<*mut Group<Loom, T>>>,
+    make: fn(u32) -> T,
 }
 
-/// A group of records with these numbers.
-fn group(numbers: Range<u32>, taken: u32) -> &'static One {
-    let record = |number| Record { number: Word::new(number), ..Record::new() };
-    let records: Box<[_]> = numbers.map(record).collect();
-    Box::leak(Box::new(Group::new(Box::leak(records), taken, None)))
-}
-
-impl All {
-    pub fn new(threads: usize, grouping: Grouping) -> Self {
+impl<T: Entry<Loom>> Roll<T> {
+    /// For so many threads. Each entry is made with its number.
+    pub fn new(threads: usize, grouping: Grouping, make: fn(u32) -> T) -> Self {
         let grouped = grouping == Grouping::Together;
-        let group = grouped.then(|| group(1..threads as u32 + 1, 0));
-        All {
-            newest: atomic::AtomicPtr::new(group.map_or(null_mut(), One::as_ptr)),
+        let group = grouped.then(|| Self::group(make, 1..threads as u32 + 1, 0));
+        Roll {
+            newest: atomic::AtomicPtr::new(group.map_or(null_mut(), Group::as_ptr)),
             own: RefCell::new(vec![None; threads]),
             any_left: Cell::new(grouped),
-            all: RefCell::new(group.into_iter().map(One::as_ptr).collect()),
-            clocks: Box::into_raw(Box::new(Clocks::new())),
+            all: RefCell::new(group.into_iter().map(Group::as_ptr).collect()),
+            make,
         }
     }
 
-    fn newest(&self) -> Option<&'static One> {
+    /// A group of entries with these numbers.
+    fn group(make: fn(u32) -> T, numbers: Range<u32>, taken: u32) -> &'static Group<Loom, T> {
+        let entries: Box<[_]> = numbers.map(make).collect();
+        Box::leak(Box::new(Group::new(Box::leak(entries), taken, None)))
+    }
+
+    pub fn newest(&self) -> Option<&'static Group<Loom, T>> {
         // SAFETY: groups live until the end of the execution.
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
-    fn own(&self) -> Own {
+    /// The running thread's entry: its own, or one that was left to others, or a new one. With `untaken`, a new one does not
+    /// say that it is taken. `reuse` is done to one that was left.
+    pub fn own(&self, untaken: Mistake, reuse: impl FnOnce(&T)) -> &'static T {
         let me = thread_number();
         if let Some((own, _)) = self.own.borrow()[me] {
             return own;
         }
-        // First look for a record that was given back, if there can be one.
-        let groups = self.any_left.get().then(|| self.newest().into_iter().flat_map(Group::groups));
-        let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
-        if let Some((record, _)) = found {
-            // As `take` of the native records does.
-            for word in [&record.section, &record.pinned, &record.online] {
-                word.store(0, Ordering::Release);
+        let left = self.any_left.get().then(|| self.newest()).flatten().and_then(Group::take_idle);
+        let (own, group) = match left {
+            Some(entry) => {
+                reuse(entry);
+                let all = self.all.borrow();
+                // SAFETY: groups live until the end of the execution.
+                let mut groups = all.iter().map(|group| -> &'static Group<Loom, T> { unsafe { &**group } });
+                (entry, groups.find(|group| group.index_of(entry).is_some()).expect("it is in a group"))
             }
-        }
-        let own = found.unwrap_or_else(|| self.make());
-        self.own.borrow_mut()[me] = Some(own);
-        own.0
+            None => self.make(untaken),
+        };
+        self.own.borrow_mut()[me] = Some((own, group));
+        own
     }
 
-    fn make(&self) -> (Own, &'static One) {
+    fn make(&self, untaken: Mistake) -> Own<T> {
         let number = 1 + self.all.borrow().len() as u32;
-        let group = group(number..number + 1, u32::from(mistake() != Mistake::UntakenRecord));
+        let group = Self::group(self.make, number..number + 1, u32::from(mistake() != untaken));
         self.all.borrow_mut().push(group.as_ptr());
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
@@ -85,35 +88,63 @@ impl All {
         }
     }
 
-    /// The running thread exits. It keeps a record that is in use.
+    /// The running thread exits.
     pub fn leave(&self) {
         let own = self.own.borrow_mut()[thread_number()].take();
-        if let Some((record, group)) = own
-            && (mistake() == Mistake::EarlyReturn || record.is_idle())
-        {
+        if let Some((entry, group)) = own {
             self.any_left.set(true);
-            group.give_back(record);
+            if mistake() == Mistake::EarlyReturn { group.give_back(entry) } else { group.leave(entry) }
         }
     }
 
-    /// The end of the execution, when all threads but the first have been joined.
-    pub fn end(&self) {
-        for group in self.all.borrow_mut().drain(..) {
-            // SAFETY: leaked in `make`; the threads that used it are gone.
-            let group: &'static One = unsafe { &*group };
-            let records: *const [Record<Loom>] = group.entries();
+    /// Whether there is such an entry.
+    pub fn any(&self, is_such: impl Fn(&T) -> bool) -> bool {
+        // SAFETY: groups live until the end of the execution.
+        self.all.borrow().iter().any(|group| unsafe { &**group }.entries().iter().any(&is_such))
+    }
+
+    /// The end of the execution, when all threads but the first have been joined. `last` is done to each entry.
+    pub fn end(&self, last: impl Fn(&'static T)) {
+        // Taken out first: a look at a slot may ask whether it is one of a row.
+        let all = std::mem::take(&mut *self.all.borrow_mut());
+        for group in all {
+            // SAFETY: leaked in `group`; the threads that used it are gone.
+            let group: &'static Group<Loom, T> = unsafe { &*group };
+            let entries: *const [T] = group.entries();
+            group.entries().iter().for_each(|entry| {
+                assert!(entry.is_idle(), "a reader is still in its record or row");
+                last(entry);
+            });
             // SAFETY: leaked in `group`; the threads that used them are gone.
-            for record in unsafe { &*records } {
-                assert!(record.is_idle(), "a reader is still in its record");
-                let more: Vec<_> = record.hazards.blocks().skip(1).map(std::ptr::from_ref).collect();
-                for block in more {
-                    // SAFETY: leaked by the record's owner, a thread that is gone.
-                    drop(unsafe { Box::from_raw(block.cast_mut()) });
-                }
-            }
-            // SAFETY: leaked in `group`; the threads that used them are gone.
-            drop(unsafe { (Box::from_raw(group.as_ptr()), Box::from_raw(records.cast_mut())) });
+            drop(unsafe { (Box::from_raw(group.as_ptr()), Box::from_raw(entries.cast_mut())) });
         }
+    }
+}
+
+/// The records of one execution.
+pub struct All {
+    roll: Roll<Record<Loom>>,
+    clocks: *mut Clocks<Loom>,
+}
+
+impl All {
+    pub fn new(threads: usize, grouping: Grouping) -> Self {
+        let record = |number| Record { number: Word::new(number), ..Record::new() };
+        All { roll: Roll::new(threads, grouping, record), clocks: Box::into_raw(Box::new(Clocks::new())) }
+    }
+
+    pub fn leave(&self) {
+        self.roll.leave();
+    }
+
+    pub fn end(&self) {
+        self.roll.end(|record| {
+            let more: Vec<_> = record.hazards.blocks().skip(1).map(std::ptr::from_ref).collect();
+            for block in more {
+                // SAFETY: leaked by the record's owner, a thread that is gone.
+                drop(unsafe { Box::from_raw(block.cast_mut()) });
+            }
+        });
         // SAFETY: leaked in `new`; the threads that used it are gone.
         drop(unsafe { Box::from_raw(self.clocks) });
     }
@@ -122,16 +153,21 @@ impl All {
 // SAFETY: a thread has one record, which is linked before the thread gets it, and lives until the end of the execution.
 unsafe impl Records for Loom {
     unsafe fn record() -> &'static Record<Self> {
-        super::machine::shared_state().records().own()
+        super::machine::shared_state().records().roll.own(Mistake::UntakenRecord, |record| {
+            // As `take` of the native records does.
+            for word in [&record.section, &record.pinned, &record.online] {
+                word.store(0, Ordering::Release);
+            }
+        })
     }
 
-    unsafe fn records() -> Option<&'static One> {
-        let newest = super::machine::shared_state().records().newest()?;
+    unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
+        let newest = super::machine::shared_state().records().roll.newest()?;
         if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
     }
 
-    fn place(_: Own) -> Option<(&'static One, usize)> {
-        let own = super::machine::shared_state().records().own.borrow()[thread_number()];
+    fn place(_: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {
+        let own = super::machine::shared_state().records().roll.own.borrow()[thread_number()];
         let (record, group) = own.expect("it has one");
         let last = group.entries().len() - 1;
         let place = group.index_of(record).expect("of this group");

@@ -234,7 +234,7 @@ unsafe impl Machine for Sim {
         current().map(|_| resources::reader_row(thread()))
     }
 
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
         resources::reader_rows()
     }
 

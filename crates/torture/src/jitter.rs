@@ -475,9 +475,11 @@ unsafe impl<const FLAW: u8> Machine for Jitter<FLAW> {
         unsafe { Native::reader_row() }.map(same_row)
     }
 
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
         // SAFETY: forwarded from the caller.
-        unsafe { Native::reader_rows() }.map(same_row)
+        let newest = unsafe { Native::reader_rows() };
+        // SAFETY: as in `same_row`; `Group` is `repr(C)` as well.
+        newest.map(|group| unsafe { &*core::ptr::from_ref(group).cast() })
     }
 
     /// None: a lost wakeup must show.

@@ -151,8 +151,8 @@ struct lw_clocks {
 
 /* A thread's row of slots: which reader-writer locks it reads. */
 struct lw_row {
-    uint64_t slots[7];
-    uint64_t unused[2];
+    uint64_t slots[8];
+    uint64_t unused;
     uint64_t unbiased; /* the lock that the thread last found without bias to readers */
 };
 

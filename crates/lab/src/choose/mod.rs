@@ -263,6 +263,9 @@ Read a cell as a shortlist. [reproduction.md](reproduction.md) says how far the 
 measures your own program. `shfl`, `malthusian`, `hybrid`, `glibc-futex`, `cst`, `shfl-rw`, `bravo-2d-shfl-rw` and `glibc-rw-model` put
 waiters to sleep. The others only spin: take them for a processor for every thread. A lock may be fast because it is unfair; the table
 says nothing of that. One thread at a time, and threads that seldom meet, need no choice.
+
+The rates are those of programs that call the locks themselves. In a preloaded program do not take `pf-q`, `cohort-rw` or `percpu` if
+threads write: one reader that unlocks and at once locks again can keep a writer out for seconds ([cli.md](cli.md)).
 ";
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Entries that belong to threads, in groups that say which entries have an owner: [`Group`].
+//! Entries that belong to threads, in groups that say which entries have an owner: [`Group`]. Records and rows of readers'
+//! slots are such; a thread may leave those behind when it exits ([`Entry`]).
 
 use super::{Arith, Machine, Word};
 use core::ptr::{from_ref, null_mut};
@@ -61,9 +62,10 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
         self.taken.load(Acquire)
     }
 
-    /// The entry's index in this group.
+    /// The index of the entry in this group that the address lies in.
     pub fn index_of(&self, entry: *const T) -> Option<usize> {
-        self.entries.iter().position(|one| core::ptr::eq(one, entry))
+        let bytes = entry.addr().wrapping_sub(self.entries.as_ptr().addr());
+        (bytes < size_of_val(self.entries)).then(|| bytes / size_of::<T>())
     }
 
     /// The entries of this group that have an owner. One that a thread takes meanwhile need not be among them: the caller
@@ -113,5 +115,50 @@ impl<M: Machine, T: Send + Sync + 'static> Group<M, T> {
     pub fn forget(&self, kept: *const T) {
         let index = self.index_of(kept);
         self.taken.store(index.map_or(0, |index| 1 << index), Relaxed);
+    }
+}
+
+/// An entry that its owner may leave behind: when the owner exits, and the entry is still in use.
+///
+/// State: owned -> left behind, and still marked as owned ([`leave`](Group::leave)) -> owned by a thread that looks for an
+/// entry and finds this one idle ([`take_idle`](Group::take_idle)). (C): the former pairs with the latter.
+///
+/// # Safety
+///
+/// An idle entry stays idle until it has an owner. On the native machine, zero bytes are an idle entry that is not left
+/// behind.
+pub unsafe trait Entry<M: Machine>: Send + Sync + Sized + 'static {
+    /// Whether the owner has exited and left the entry behind: 0 or 1.
+    fn left(&self) -> &M::U32;
+
+    /// Whether the entry is not in use. Acquire: what was done with it happens before the next owner gets it.
+    fn is_idle(&'static self) -> bool;
+}
+
+impl<M: Machine, T: Entry<M>> Group<M, T> {
+    /// Makes the caller the owner of an idle entry of this group, or of those linked behind it, if there is one.
+    pub fn take_idle(&'static self) -> Option<&'static T> {
+        // (C) pairs with the store in `leave`. `is_idle` is asked twice, because another thread may have adopted the entry
+        // after the first time, and have left it behind again, in use.
+        let adopt = |entry: &&'static T| {
+            entry.left().load(Relaxed) != 0
+                && entry.is_idle()
+                && entry.left().compare_exchange(1, 0, Acquire, Relaxed).is_ok()
+                && (entry.is_idle() || {
+                    entry.left().store(1, Release); // (C) for the thread that adopts it next
+                    false
+                })
+        };
+        self.groups().find_map(Group::take).or_else(|| self.owned().find(adopt))
+    }
+
+    /// Ends the ownership of an entry of this group, or of those linked behind it. For its owner, which exits.
+    pub fn leave(&'static self, entry: &'static T) {
+        if !entry.is_idle() {
+            // (C) what this owner did happens before what the next one does.
+            entry.left().store(1, Release);
+        } else if let Some(group) = self.groups().find(|group| group.index_of(entry).is_some()) {
+            group.give_back(entry);
+        }
     }
 }

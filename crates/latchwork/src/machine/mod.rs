@@ -344,12 +344,13 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The newest row; all others are linked behind it. A row is linked before its owner gets it.
+    /// The newest group of rows; all others are linked behind it. A row's group is linked, and says that the row is taken,
+    /// before the owner gets the row and until the row is empty and the owner has exited.
     ///
     /// # Safety
     ///
     /// Memory safety rests on these words: the caller writes to them only as the algorithm does that they are for.
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
         None
     }
 }

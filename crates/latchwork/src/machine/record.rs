@@ -4,7 +4,8 @@
 //! what the words mean. `rcu` there describes the words `section` and `grace`, `qsbr` the word `online`, `epoch` the
 //! words `pinned` and `epoch`, and `hazard` the hazard pointers.
 
-use super::{Group, Machine, Word};
+use super::group::{Entry, Group};
+use super::{Machine, Word};
 use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr::null_mut;
@@ -327,6 +328,17 @@ impl<M: Machine> Record<M> {
             group.used.store(0, Relaxed);
             group.hazards.iter().for_each(|slot| slot.store(0, Relaxed));
         }
+    }
+}
+
+// SAFETY: a record of zero bytes is idle, and only an owner begins to read.
+unsafe impl<M: Machine> Entry<M> for Record<M> {
+    fn left(&self) -> &M::U32 {
+        &self.left
+    }
+
+    fn is_idle(&'static self) -> bool {
+        Record::is_idle(self)
     }
 }
 

@@ -4,7 +4,7 @@
 //! functions are safe, and visible within the library alone: `bravo` alone writes to slots and rows, and each waiter of
 //! `twa` and `qspinlock` writes to its place in the waiting array.
 
-use super::{Machine, QNode, ReaderRow};
+use super::{Group, Machine, QNode, ReaderRow};
 
 #[inline(always)]
 pub(crate) fn visible_readers<M: Machine>() -> &'static [M::Usize] {
@@ -25,7 +25,7 @@ pub(crate) fn reader_row<M: Machine>() -> Option<&'static ReaderRow<M>> {
 }
 
 #[inline(always)]
-pub(crate) fn reader_rows<M: Machine>() -> Option<&'static ReaderRow<M>> {
+pub(crate) fn reader_rows<M: Machine>() -> Option<&'static Group<M, ReaderRow<M>>> {
     // SAFETY: within this library, `bravo` alone writes to rows, as it describes.
     unsafe { M::reader_rows() }
 }

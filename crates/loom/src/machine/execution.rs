@@ -1,7 +1,7 @@
 //! The state of one execution, and how the threads of the model reach it.
 
 use super::names::{Names, Place};
-use super::{Loom, Mistake, Model};
+use super::{Grouping, Loom, Mistake, Model};
 use crate::records;
 use crate::words::UsizeCell;
 use latchwork::machine::{QNode, ReaderRow, Wait, Word};
@@ -59,7 +59,7 @@ pub struct State {
     pub(super) readers: *mut [UsizeCell],
     /// The waiting array, once a thread has asked for it.
     pub(super) waiting: Mutex<Option<&'static [QNode<Loom>]>>,
-    pub(super) rows: Rows,
+    pub(super) rows: records::Roll<ReaderRow<Loom>>,
     /// None in a model without records.
     pub(super) records: Option<records::All>,
     /// Per thread: a sequentially consistent store since the last fence.
@@ -106,7 +106,7 @@ impl State {
             nodes_out: StdCell::new(0),
             readers: Box::into_raw(readers),
             waiting: Mutex::new(None),
-            rows: Rows::new(threads),
+            rows: records::Roll::new(threads, Grouping::Apart, |_| ReaderRow::new()),
             records: model.records.map(|grouping| records::All::new(threads, grouping)),
             fences_owed: RefCell::new(vec![false; threads]),
             fenced: StdCell::new(None),
@@ -131,10 +131,7 @@ impl State {
     }
 
     pub fn is_row_slot(&self, word: *const UsizeCell) -> bool {
-        self.rows.all.borrow().iter().any(|row| {
-            // SAFETY: rows live until the end of the execution.
-            unsafe { (**row).slots.as_ptr_range().contains(&word) }
-        })
+        self.rows.any(|row| row.slots.as_ptr_range().contains(&word))
     }
 
     pub(super) fn bucket(&self, word: usize) -> Rc<Bucket> {
@@ -186,95 +183,8 @@ impl State {
             // SAFETY: leaked in `waiting_array`; the threads that used it are gone.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(array).cast_mut()) });
         }
-        // Taken out first: a look at a slot may ask whether it is one of a row.
-        let rows = std::mem::take(&mut *self.rows.all.borrow_mut());
-        for row in rows {
-            // SAFETY: leaked in `Rows::own`; the threads that used it are gone.
-            let row = unsafe { Box::from_raw(row) };
-            assert!(row.is_empty(), "a reader is still in its row");
-        }
+        self.rows.end(|_| ());
         self.records.iter().for_each(records::All::end);
-    }
-}
-
-/// The threads' rows of slots.
-pub(super) struct Rows {
-    pub(super) newest: atomic::AtomicPtr<ReaderRow<Loom>>,
-    /// Per thread: its row, once it has one.
-    own: RefCell<Vec<*mut ReaderRow<Loom>>>,
-    /// Per thread: whether that is linked.
-    linked: RefCell<Vec<bool>>,
-    all: RefCell<Vec<*mut ReaderRow<Loom>>>,
-    /// Rows of threads that have exited.
-    left: RefCell<Vec<*mut ReaderRow<Loom>>>,
-}
-
-impl Rows {
-    fn new(threads: usize) -> Self {
-        Rows {
-            newest: atomic::AtomicPtr::new(std::ptr::null_mut()),
-            own: RefCell::new(vec![std::ptr::null_mut(); threads]),
-            linked: RefCell::new(vec![false; threads]),
-            all: RefCell::default(),
-            left: RefCell::default(),
-        }
-    }
-
-    /// The running thread's row: its own, or one that was left behind, or a new one.
-    pub(super) fn own(&self, mistake: Mistake) -> &'static ReaderRow<Loom> {
-        let me = thread_number();
-        let mut row = self.own.borrow()[me];
-        if row.is_null() {
-            let left = self.left.borrow().clone();
-            // SAFETY: rows live until the end of the execution.
-            let found = left.iter().position(|row| unsafe { (**row).is_empty() });
-            // Another thread may have been faster while this one looked.
-            let reused = found.and_then(|i| {
-                let mut now = self.left.borrow_mut();
-                now.iter().position(|row| *row == left[i]).map(|i| now.remove(i))
-            });
-            row = reused.unwrap_or_else(|| {
-                let row = Box::into_raw(Box::new(ReaderRow::new()));
-                self.all.borrow_mut().push(row);
-                row
-            });
-            self.own.borrow_mut()[me] = row;
-            self.linked.borrow_mut()[me] = reused.is_some();
-        }
-        // SAFETY: rows live until the end of the execution.
-        if mistake == Mistake::LateRow && unsafe { &*row }.is_empty() {
-            // SAFETY: rows live until the end of the execution.
-            return unsafe { &*row };
-        }
-        if !std::mem::replace(&mut self.linked.borrow_mut()[me], true) {
-            self.link(row);
-        }
-        // SAFETY: rows live until the end of the execution.
-        unsafe { &*row }
-    }
-
-    fn link(&self, row: *mut ReaderRow<Loom>) {
-        let mut newest = self.newest.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: rows live until the end of the execution.
-            unsafe { (*row).link(newest.as_ref()) };
-            match self.newest.compare_exchange(newest, row, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => newest = now,
-            }
-        }
-    }
-
-    /// The running thread exits: what is in its row stays there.
-    fn leave(&self, mistake: Mistake) {
-        let row = std::mem::replace(&mut self.own.borrow_mut()[thread_number()], std::ptr::null_mut());
-        if mistake == Mistake::ExitEmptiesRow {
-            // SAFETY: rows live until the end of the execution.
-            unsafe { &*row }.slots.iter().for_each(|slot| slot.store(0, Ordering::Release));
-        }
-        if !row.is_null() && self.linked.borrow()[thread_number()] {
-            self.left.borrow_mut().push(row);
-        }
     }
 }
 
@@ -282,7 +192,7 @@ impl Rows {
 /// does then, another thread does.
 pub fn exit_thread() {
     let state = shared_state();
-    state.rows.leave(state.mistake);
+    state.rows.leave();
     state.records.iter().for_each(records::All::leave);
 }
 

@@ -31,17 +31,15 @@ pub enum Mistake {
     NoFullFence,
     /// A thread that looks at a word of 32 bits after a light fence sees 0: as if it did not look.
     NoSecondLook,
-    /// A thread's row of slots is linked when it is looked for with something in it.
-    LateRow,
-    /// The slots of a thread that exits are emptied, though a read acquisition may still be held through one.
-    ExitEmptiesRow,
+    /// A thread gets a row of slots that does not say that it is taken.
+    UntakenRow,
     /// A thread that looks at the records of all threads does not see the newest.
     SkipsReader,
     /// A thread gets a record that does not say that it is taken.
     UntakenRecord,
     /// A thread does not look at those below it in its group of records.
     BlindVoucher,
-    /// A thread that exits gives its record back before it has left its section.
+    /// A thread that exits gives its record back before it has left its section, and its row with something in it.
     EarlyReturn,
     /// A sleep that misses its wakeup because a release was torn does not end by itself.
     NoTornTimeout,

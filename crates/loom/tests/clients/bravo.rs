@@ -109,11 +109,11 @@ fn finds_revocation_without_a_fence() {
         .check_fails((Shared::<R>::new, warm::<R>), &[reads, writes], free_after::<R, 1>));
 }
 
-/// Seeded: a new row is used before it is linked.
+/// Seeded: a new row is used before it is marked as taken.
 #[test]
-fn finds_row_that_is_linked_late() {
+fn finds_row_that_is_not_taken() {
     for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
-        .with_mistake(Mistake::LateRow)
+        .with_mistake(Mistake::UntakenRow)
         .check_fails((Shared::<R>::new, warm::<R>), &[writes, reads], free_after::<R, 1>));
 }
 
@@ -136,11 +136,11 @@ fn exit_with_a_slot_in_use() {
     ));
 }
 
-/// Seeded: a thread that exits empties its row, and the writer does not wait for its reader.
+/// Seeded: a thread that exits gives back its row with a slot in use, and the writer does not wait for its reader.
 #[test]
-fn finds_exit_that_empties_the_row() {
+fn finds_row_that_is_given_back_in_use() {
     for_each_rwlock!(R if has_rows::<R>() => Model::new(2)
-        .with_mistake(Mistake::ExitEmptiesRow)
+        .with_mistake(Mistake::EarlyReturn)
         .check_fails((Shared::<R>::new, warm::<R>), &[writes, reads_and_exits], free_after::<R, 1>));
 }
 

@@ -246,7 +246,7 @@ unsafe impl Machine for Explore {
         Some(world::reader_row())
     }
 
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
         world::reader_rows()
     }
 

@@ -53,10 +53,10 @@ pub enum Mistake {
     NoFullFence,
     /// What a thread loads next after a light fence is 0.
     NoSecondLook,
-    /// A thread's row of slots is linked when it is looked for with something in it.
-    LateRow,
-    /// The slots of a thread that exits are emptied, though another thread may still end its reads.
-    ExitEmptiesRow,
+    /// A thread gets a row of slots that does not say that it is taken.
+    UntakenRow,
+    /// A thread that exits gives its row back, though another thread may still end its reads; and its record.
+    EarlyReturn,
     /// A scan of the threads' records does not see the newest.
     SkipsReader,
     /// A thread gets a record that does not say that it is taken.
@@ -97,8 +97,8 @@ impl Mistake {
         Mistake::NoHeavyFence,
         Mistake::NoFullFence,
         Mistake::NoSecondLook,
-        Mistake::LateRow,
-        Mistake::ExitEmptiesRow,
+        Mistake::UntakenRow,
+        Mistake::EarlyReturn,
         Mistake::SkipsReader,
         Mistake::UntakenRecord,
         Mistake::BlindVoucher,

@@ -5,6 +5,7 @@
 use super::engine::{MAX_THREADS, State, Surroundings, world};
 use super::words::{Ptr, Usize};
 use super::{Explore, Mistake};
+use latchwork::machine::group::Entry;
 use latchwork::machine::record::{Clocks, Record, STEP};
 use latchwork::machine::{Group, QNode, ReaderRow, Word};
 use std::any::Any;
@@ -27,20 +28,65 @@ pub(super) struct World {
     nodes_out: i32,
     table: &'static [Usize],
     waiting: &'static [QNode<Explore>],
-    rows: &'static [ReaderRow<Explore>],
-    rows_used: usize,
-    newest_row: &'static Ptr<ReaderRow<Explore>>,
-    own_row: [Option<(usize, bool)>; MAX_THREADS],
-    left_rows: Vec<usize>,
-    singles: Vec<&'static RecordGroup>,
-    singles_used: usize,
-    together: &'static RecordGroup,
-    newest_record: &'static Ptr<RecordGroup>,
-    own_record: [Option<(&'static Record<Explore>, &'static RecordGroup)>; MAX_THREADS],
-    any_left: bool,
+    rows: Roll<ReaderRow<Explore>>,
+    records: Roll<Record<Explore>>,
     clocks: &'static Clocks<Explore>,
     /// Which processor each thread is on.
     cpus: [u32; MAX_THREADS],
+}
+
+/// What each thread has one of.
+struct Roll<T: Entry<Explore>> {
+    /// Groups of one entry each, made for a thread that asks for one. The first so many are in use.
+    singles: Vec<&'static Group<Explore, T>>,
+    singles_used: usize,
+    /// A group of entries for all threads.
+    together: &'static Group<Explore, T>,
+    newest: &'static Ptr<Group<Explore, T>>,
+    /// Per thread: its entry, once it has one, and the group.
+    own: [Option<(&'static T, &'static Group<Explore, T>)>; MAX_THREADS],
+    /// Whether there can be an entry without an owner.
+    any_left: bool,
+}
+
+impl<T: Entry<Explore>> Roll<T> {
+    /// `make` makes the entry of a number.
+    fn new(make: impl Fn(usize) -> T) -> Self {
+        let group = |first: usize, count| leak(Group::new(leak_all(count, |i| make(first + i)), 0, None));
+        Roll {
+            singles: (0..ROWS).map(|i| group(i, 1)).collect(),
+            singles_used: 0,
+            together: group(ROWS, MAX_THREADS),
+            newest: leak(Ptr::new(null_mut())),
+            own: [None; MAX_THREADS],
+            any_left: false,
+        }
+    }
+
+    /// A schedule begins. `clear` makes an entry what it was at first; `grouped`: threads take entries of one group.
+    fn reset(&mut self, grouped: bool, clear: impl Fn(&'static T)) {
+        for group in self.groups() {
+            group.entries().iter().for_each(|entry| {
+                clear(entry);
+                entry.left().store(0, Relaxed);
+            });
+            group.forget(std::ptr::null());
+            group.link(None);
+        }
+        self.singles_used = 0;
+        self.newest.store(if grouped { self.together.as_ptr() } else { null_mut() }, Relaxed);
+        self.own = [None; MAX_THREADS];
+        self.any_left = grouped;
+    }
+
+    /// The groups that may be in use.
+    fn groups(&self) -> impl Iterator<Item = &'static Group<Explore, T>> {
+        self.singles[..self.singles_used].iter().copied().chain([self.together])
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &'static T> {
+        self.groups().flat_map(Group::entries)
+    }
 }
 
 fn leak<T>(value: T) -> &'static T {
@@ -58,9 +104,6 @@ fn record(number: usize) -> Record<Explore> {
 
 impl World {
     pub(super) fn new() -> World {
-        let groups = |first: usize, count: usize| {
-            leak(RecordGroup::new(leak_all(count, |i| record(first + i)), 0, None))
-        };
         World {
             nodes: Vec::new(),
             nodes_used: 0,
@@ -68,17 +111,8 @@ impl World {
             nodes_out: 0,
             table: leak_all(READER_SLOTS, |_| Usize::new(0)),
             waiting: leak_all(MAX_THREADS * WAITING_ARRAY, |_| QNode::new()),
-            rows: leak_all(ROWS, |_| ReaderRow::new()),
-            rows_used: 0,
-            newest_row: leak(Ptr::new(null_mut())),
-            own_row: [None; MAX_THREADS],
-            left_rows: Vec::with_capacity(ROWS),
-            singles: (0..ROWS).map(|i| groups(i, 1)).collect(),
-            singles_used: 0,
-            together: groups(ROWS, MAX_THREADS),
-            newest_record: leak(Ptr::new(null_mut())),
-            own_record: [None; MAX_THREADS],
-            any_left: false,
+            rows: Roll::new(|_| ReaderRow::new()),
+            records: Roll::new(record),
             clocks: leak(Clocks::new()),
             cpus: [0; MAX_THREADS],
         }
@@ -95,28 +129,13 @@ impl Surroundings for World {
         self.nodes_out = 0;
         self.table.iter().for_each(|slot| slot.store(0, Relaxed));
         self.waiting.iter().for_each(clear);
-        for row in &self.rows[..self.rows_used] {
+        self.rows.reset(false, |row| {
             row.slots.iter().for_each(|slot| slot.store(0, Relaxed));
             row.counts.iter().for_each(|count| count.store(0, Relaxed));
-            row.link(None);
-            row.left.store(0, Relaxed);
             row.until_sample.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
-        }
-        self.rows_used = 0;
-        self.newest_row.store(null_mut(), Relaxed);
-        self.own_row = [None; MAX_THREADS];
-        self.left_rows.clear();
-        for group in self.singles[..self.singles_used].iter().chain([&self.together]) {
-            group.entries().iter().for_each(Record::reset);
-            group.forget(std::ptr::null());
-            group.link(None);
-        }
-        self.singles_used = 0;
-        let together = if grouped { self.together.as_ptr() } else { null_mut() };
-        self.newest_record.store(together, Relaxed);
-        self.own_record = [None; MAX_THREADS];
-        self.any_left = grouped;
+        });
+        self.records.reset(grouped, Record::reset);
         self.clocks.grace.store(STEP | 1, Relaxed);
         self.clocks.epoch.store(STEP | 1, Relaxed);
         self.clocks.reached.iter().for_each(|time| time.store(0, Relaxed));
@@ -128,7 +147,7 @@ impl Surroundings for World {
             let range = slots.as_ptr_range();
             (range.start.addr()..range.end.addr()).contains(&address)
         };
-        within(self.table) || self.rows.iter().any(|row| within(&row.slots))
+        within(self.table) || self.rows.entries().any(|row| within(&row.slots))
     }
 
     fn name(&self, address: usize) -> Option<String> {
@@ -144,7 +163,7 @@ impl Surroundings for World {
             .or_else(|| {
                 let slot = |slots: &[Usize]| slots.iter().position(|slot| slot.place().address == address);
                 slot(self.table).map(|i| format!("slot {i}")).or_else(|| {
-                    self.rows.iter().enumerate().find_map(|(row, one)| {
+                    self.rows.entries().enumerate().find_map(|(row, one)| {
                         slot(&one.slots).map(|i| format!("row {row}, slot {i}")).or_else(|| {
                             let start = one.as_ptr().addr();
                             let size = size_of::<ReaderRow<Explore>>();
@@ -233,109 +252,97 @@ pub(super) fn waiting_array() -> &'static [QNode<Explore>] {
     })
 }
 
-/// The running thread's row: its own, or one that was left behind and is empty, or a new one.
-pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
+/// The running thread's entry of a roll: its own, or one that was left to others, or a new one. With `untaken`, a new one
+/// does not say that it is taken.
+fn own<T: Entry<Explore>>(roll: fn(&mut World) -> &mut Roll<T>, untaken: Mistake) -> &'static T {
     let me = me();
-    let (row, linked) = match with(|w| w.own_row[me]) {
-        Some((row, linked)) => (row, linked),
-        None => {
-            let (rows, left) = with(|w| (w.rows, w.left_rows.clone()));
-            // Takes it before it looks: others may take it, read and leave it again meanwhile.
-            let take = |row: &usize| {
-                with(|w| {
-                    let at = w.left_rows.iter().position(|left| left == row);
-                    at.map(|at| w.left_rows.remove(at)).is_some()
-                })
-            };
-            let empty = left.into_iter().find(|row| {
-                let taken = take(row);
-                if taken && !rows[*row].is_empty() {
-                    with(|w| w.left_rows.push(*row));
-                    return false;
-                }
-                taken
-            });
-            let own = with(|w| {
-                let own = empty.map_or((w.rows_used, false), |row| (row, true));
-                w.rows_used += usize::from(empty.is_none());
-                w.own_row[me] = Some(own);
-                own
-            });
-            assert!(own.0 < ROWS, "too many threads come and go");
-            own
-        }
-    };
-    let (rows, newest, mistake) = world().with(|s| (of(s).rows, of(s).newest_row, s.mistake));
-    let row_now = &rows[row];
-    if linked || mistake == Mistake::LateRow && row_now.is_empty() {
-        return row_now;
-    }
-    with(|w| w.own_row[me] = Some((row, true)));
-    let mut first = newest.load(Relaxed);
-    loop {
-        // SAFETY: null, or one of the rows, which are never freed.
-        row_now.link(unsafe { first.as_ref() });
-        match newest.compare_exchange(first, row_now.as_ptr(), Release, Relaxed) {
-            Ok(_) => return row_now,
-            Err(now) => first = now,
-        }
-    }
-}
-
-pub(super) fn reader_rows() -> Option<&'static ReaderRow<Explore>> {
-    let newest = with(|w| w.newest_row);
-    // SAFETY: null, or one of the rows, which are never freed.
-    unsafe { newest.load(Acquire).as_ref() }
-}
-
-/// The running thread's record.
-pub(super) fn own_record() -> &'static Record<Explore> {
-    let me = me();
-    if let Some((own, _)) = with(|w| w.own_record[me]) {
+    if let Some((own, _)) = with(|w| roll(w).own[me]) {
         return own;
     }
-    let newest = with(|w| w.any_left.then_some(w.newest_record));
-    // SAFETY: null, or one of the groups, which are never freed.
-    let first = newest.and_then(|newest| unsafe { newest.load(Acquire).as_ref() });
-    let groups = first.into_iter().flat_map(Group::groups);
-    let found = groups.into_iter().find_map(|group| Some((group.take()?, group)));
-    let own = found.unwrap_or_else(make_record);
-    with(|w| w.own_record[me] = Some(own));
-    own.0
+    let left = if with(|w| roll(w).any_left) { newest(roll).and_then(Group::take_idle) } else { None };
+    let group = match left {
+        Some(entry) => with(|w| roll(w).groups().find(|group| group.index_of(entry).is_some())),
+        None => Some(make(roll, untaken)),
+    };
+    let group = group.expect("an entry is in a group");
+    let own = left.unwrap_or(&group.entries()[0]);
+    with(|w| roll(w).own[me] = Some((own, group)));
+    own
 }
 
-fn make_record() -> (&'static Record<Explore>, &'static RecordGroup) {
-    let (group, newest, mistake) = world().with(|s| {
-        let mistake = s.mistake;
-        let w = of(s);
-        w.singles_used += 1;
-        (w.singles[w.singles_used - 1], w.newest_record, mistake)
+/// A new group of one entry, linked and taken.
+fn make<T: Entry<Explore>>(
+    roll: fn(&mut World) -> &mut Roll<T>,
+    untaken: Mistake,
+) -> &'static Group<Explore, T> {
+    let (group, newest) = with(|w| {
+        let roll = roll(w);
+        assert!(roll.singles_used < roll.singles.len(), "too many threads come and go");
+        roll.singles_used += 1;
+        (roll.singles[roll.singles_used - 1], roll.newest)
     });
-    let record = &group.entries()[0];
-    if mistake != Mistake::UntakenRecord {
-        group.forget(record);
+    if world().with(|s| s.mistake) != untaken {
+        group.forget(&group.entries()[0]);
     }
     let mut first = newest.load(Relaxed);
     loop {
         // SAFETY: null, or one of the groups, which are never freed.
         group.link(unsafe { first.as_ref() });
         match newest.compare_exchange(first, group.as_ptr(), Release, Relaxed) {
-            Ok(_) => return (record, group),
+            Ok(_) => return group,
             Err(now) => first = now,
         }
     }
 }
 
-pub(super) fn records() -> Option<&'static RecordGroup> {
-    let (newest, mistake) = world().with(|s| (of(s).newest_record, s.mistake));
+fn newest<T: Entry<Explore>>(roll: fn(&mut World) -> &mut Roll<T>) -> Option<&'static Group<Explore, T>> {
+    let newest = with(|w| roll(w).newest);
     // SAFETY: null, or one of the groups, which are never freed.
-    let newest = unsafe { newest.load(Acquire).as_ref() }?;
-    if mistake == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
+    unsafe { newest.load(Acquire).as_ref() }
+}
+
+/// The running thread exits, as far as its entry of a roll is concerned.
+fn leave<T: Entry<Explore>>(roll: fn(&mut World) -> &mut Roll<T>) {
+    let me = me();
+    let Some((entry, group)) = with(|w| roll(w).own[me].take()) else { return };
+    with(|w| roll(w).any_left = true);
+    if world().with(|s| s.mistake) == Mistake::EarlyReturn {
+        group.give_back(entry)
+    } else {
+        group.leave(entry)
+    }
+}
+
+fn rows(world: &mut World) -> &mut Roll<ReaderRow<Explore>> {
+    &mut world.rows
+}
+
+fn roll_of_records(world: &mut World) -> &mut Roll<Record<Explore>> {
+    &mut world.records
+}
+
+/// The running thread's row.
+pub(super) fn reader_row() -> &'static ReaderRow<Explore> {
+    own(rows, Mistake::UntakenRow)
+}
+
+pub(super) fn reader_rows() -> Option<&'static Group<Explore, ReaderRow<Explore>>> {
+    newest(rows)
+}
+
+/// The running thread's record.
+pub(super) fn own_record() -> &'static Record<Explore> {
+    own(roll_of_records, Mistake::UntakenRecord)
+}
+
+pub(super) fn records() -> Option<&'static RecordGroup> {
+    let newest = newest(roll_of_records)?;
+    if world().with(|s| s.mistake) == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
 }
 
 pub(super) fn place() -> Option<(&'static RecordGroup, usize)> {
     let me = me();
-    let (own, mistake) = world().with(|s| (of(s).own_record[me], s.mistake));
+    let (own, mistake) = world().with(|s| (of(s).records.own[me], s.mistake));
     let (record, group) = own?;
     let last = group.entries().len() - 1;
     Some((group, if mistake == Mistake::BlindVoucher { last } else { group.index_of(record)? }))
@@ -358,22 +365,6 @@ pub(super) fn set_cpu(cpu: u32) {
 /// The running thread ends, as far as its row and its record are concerned; what it does then, another thread
 /// does.
 pub(super) fn exit_thread() {
-    let me = me();
-    let (row, mistake, rows) = world().with(|s| (of(s).own_row[me].take(), s.mistake, of(s).rows));
-    if let Some((row, linked)) = row {
-        if mistake == Mistake::ExitEmptiesRow {
-            rows[row].slots.iter().for_each(|slot| slot.store(0, Release));
-        }
-        if linked {
-            // A release: the next owner comes after what this one did.
-            world().with(|s| {
-                s.drain(me);
-                of(s).left_rows.push(row);
-            });
-        }
-    }
-    if let Some((record, group)) = with(|w| w.own_record[me].take()) {
-        with(|w| w.any_left = true);
-        group.give_back(record);
-    }
+    leave(rows);
+    leave(roll_of_records);
 }

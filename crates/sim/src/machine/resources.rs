@@ -5,11 +5,11 @@
 use super::Sim;
 use crate::words::Usize;
 use corosensei::stack::DefaultStack;
-use latchwork::machine::group::GROUP;
+use latchwork::machine::group::{Entry, GROUP};
 use latchwork::machine::record::{Clocks, Record};
 use latchwork::machine::{Group, QNode, ReaderRow, Word};
 use std::cell::{Cell, RefCell};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,8 +30,62 @@ struct Table([Usize; VISIBLE_READERS]);
 #[repr(align(128))]
 struct Node(QNode<Sim>);
 
-/// Rows of slots made at a time, side by side.
-const ROWS: usize = 128;
+/// What each thread has one of, side by side in groups, each of which is linked to the one before.
+struct Roll<T: Entry<Sim>> {
+    groups: Vec<&'static Group<Sim, T>>,
+    /// How many of the groups are linked in this simulation.
+    linked: usize,
+    /// For each thread whether its entry is taken.
+    taken: Vec<bool>,
+    make: fn(u32) -> T,
+}
+
+impl<T: Entry<Sim>> Roll<T> {
+    /// `make` makes the entry of a number, from 1 on.
+    fn new(make: fn(u32) -> T) -> Self {
+        Roll { groups: Vec::new(), linked: 0, taken: Vec::new(), make }
+    }
+
+    /// No thread has an entry. `clear` makes an entry idle.
+    fn forget(&mut self, clear: impl Fn(&'static T)) {
+        for group in &self.groups {
+            group.entries().iter().for_each(&clear);
+            group.forget(null());
+        }
+        self.linked = 0;
+        self.taken.clear();
+    }
+
+    /// The group of a thread's entry, which is linked from now on, and whether the entry was taken; it counts as taken from now on.
+    fn group_of(&mut self, thread: usize) -> (&'static Group<Sim, T>, bool) {
+        while self.groups.len() <= thread / GROUP {
+            let first = self.groups.len() * GROUP + 1;
+            let entries =
+                (first..first + GROUP).map(|number| (self.make)(number as u32)).collect::<Vec<_>>().leak();
+            self.groups.push(Box::leak(Box::new(Group::new(entries, 0, self.groups.last().copied()))));
+        }
+        if self.taken.len() <= thread {
+            self.taken.resize(thread + 1, false);
+        }
+        self.linked = self.linked.max(thread / GROUP + 1);
+        (self.groups[thread / GROUP], std::mem::replace(&mut self.taken[thread], true))
+    }
+
+    /// The group that was linked last.
+    fn newest(&self) -> Option<&'static Group<Sim, T>> {
+        self.linked.checked_sub(1).map(|last| self.groups[last])
+    }
+}
+
+/// A thread's entry of a roll, which is taken when it is first asked for.
+fn own<T: Entry<Sim>>(thread: usize, roll: fn(&mut Resources) -> &mut Roll<T>) -> &'static T {
+    let (group, taken) = with(|r| roll(r).group_of(thread));
+    if !taken {
+        // Simulated memory: others may run meanwhile.
+        group.claim(thread % GROUP);
+    }
+    &group.entries()[thread % GROUP]
+}
 
 struct Resources {
     stacks: Vec<DefaultStack>,
@@ -39,16 +93,10 @@ struct Resources {
     /// The free nodes of each simulated thread.
     own: Vec<Vec<&'static QNode<Sim>>>,
     table: &'static Table,
-    /// The rows of slots, and for each simulated thread whether it has its own.
-    rows: Vec<&'static [ReaderRow<Sim>]>,
-    linked: Vec<bool>,
-    newest: Option<&'static ReaderRow<Sim>>,
-    /// Groups of records, each linked to the one before, and how many of them are linked in this simulation;
-    /// for each thread whether its record is taken. The first is that of the OS thread itself, outside of
-    /// simulations.
-    records: Vec<&'static Group<Sim, Record<Sim>>>,
-    groups: usize,
-    recorded: Vec<bool>,
+    /// The rows of slots.
+    rows: Roll<ReaderRow<Sim>>,
+    /// The records. The first is that of the OS thread itself, outside of simulations.
+    records: Roll<Record<Sim>>,
     clocks: &'static Clocks<Sim>,
     /// Made when it is first used.
     waiting: Option<&'static [QNode<Sim>]>,
@@ -74,28 +122,12 @@ impl Resources {
                         .map(|slots: Box<[Usize; VISIBLE_READERS]>| Box::new(Table(*slots)))
                         .unwrap_or_else(|_| unreachable!("made with that length")),
                 ),
-                rows: Vec::new(),
-                linked: Vec::new(),
-                newest: None,
-                records: Vec::new(),
-                recorded: Vec::new(),
-                groups: 0,
+                rows: Roll::new(|_| ReaderRow::new()),
+                records: Roll::new(|number| Record { number: Word::new(number), ..Record::new() }),
                 clocks: Box::leak(Box::new(Clocks::new())),
                 waiting: None,
             }
         })))
-    }
-}
-
-impl Resources {
-    /// Nobody reads anything. Clocks go on: they only grow.
-    fn forget_records(&mut self) {
-        for group in &self.records {
-            group.entries().iter().for_each(Record::reset);
-            group.forget(std::ptr::null());
-        }
-        self.recorded.clear();
-        self.groups = 0;
     }
 }
 
@@ -124,14 +156,13 @@ fn with<R>(f: impl FnOnce(&mut Resources) -> R) -> R {
 pub(crate) fn begin() {
     with(|r| {
         r.table.0.iter().for_each(|slot| slot.store(0, Relaxed));
-        for row in r.rows.iter().flat_map(|block| block.iter()) {
+        r.rows.forget(|row| {
             row.slots.iter().for_each(|slot| slot.store(0, Relaxed));
             row.until_sample.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
-        }
-        r.linked.clear();
-        r.newest = None;
-        r.forget_records();
+        });
+        // Clocks go on: they only grow.
+        r.records.forget(Record::reset);
         for node in r.waiting.into_iter().flatten() {
             node.links.iter().for_each(|link| link.store(null_mut(), Relaxed));
             node.words.iter().for_each(|word| word.store(0, Relaxed));
@@ -146,7 +177,7 @@ pub(crate) fn end() {
             r.free.append(list);
         }
         // A later drop of a structure that was used in the simulation must not wait for threads that are gone.
-        r.forget_records();
+        r.records.forget(Record::reset);
     });
 }
 
@@ -162,69 +193,22 @@ pub(crate) fn visible_readers() -> &'static [Usize] {
     with(|r| &r.table.0)
 }
 
-/// The row of the simulated thread, which is linked when it first asks.
+/// The row of the simulated thread.
 pub(crate) fn reader_row(thread: usize) -> &'static ReaderRow<Sim> {
-    let (row, linked) = with(|r| {
-        while r.rows.len() <= thread / ROWS {
-            let block: Vec<_> = (0..ROWS).map(|_| ReaderRow::new()).collect();
-            r.rows.push(Vec::leak(block));
-        }
-        if r.linked.len() <= thread {
-            r.linked.resize(thread + 1, false);
-        }
-        (&r.rows[thread / ROWS][thread % ROWS], r.linked[thread])
-    });
-    let mut linked = linked;
-    while !linked {
-        let newest = reader_rows();
-        // Simulated memory: others may run, and link their rows, meanwhile.
-        row.link(newest);
-        linked = with(|r| {
-            let free = r.newest.map(ReaderRow::as_ptr) == newest.map(ReaderRow::as_ptr);
-            if free {
-                r.newest = Some(row);
-                r.linked[thread] = true;
-            }
-            free
-        });
-    }
-    row
+    own(thread, |r| &mut r.rows)
 }
 
-/// The row that was linked last.
-pub(crate) fn reader_rows() -> Option<&'static ReaderRow<Sim>> {
-    with(|r| r.newest)
+pub(crate) fn reader_rows() -> Option<&'static Group<Sim, ReaderRow<Sim>>> {
+    with(|r| r.rows.newest())
 }
 
-/// The record of the simulated thread `thread - 1`, or, if that is 0, of those outside; linked when it
-/// is first asked for.
+/// The record of the simulated thread `thread - 1`, or, if that is 0, of those outside.
 pub(crate) fn record(thread: usize) -> &'static Record<Sim> {
-    let (group, known) = with(|r| {
-        while r.records.len() <= thread / GROUP {
-            let first = r.records.len() * GROUP + 1;
-            let entries = (first..first + GROUP)
-                .map(|number| Record { number: Word::new(number as u32), ..Record::new() })
-                .collect::<Vec<_>>()
-                .leak();
-            let next = r.records.last().copied();
-            r.records.push(Box::leak(Box::new(Group::new(entries, 0, next))));
-        }
-        if r.recorded.len() <= thread {
-            r.recorded.resize(thread + 1, false);
-        }
-        r.groups = r.groups.max(thread / GROUP + 1);
-        (r.records[thread / GROUP], std::mem::replace(&mut r.recorded[thread], true))
-    });
-    if !known {
-        // Simulated memory: others may run meanwhile.
-        group.claim(thread % GROUP);
-    }
-    &group.entries()[thread % GROUP]
+    own(thread, |r| &mut r.records)
 }
 
-/// The group of records that was linked last.
 pub(crate) fn records() -> Option<&'static Group<Sim, Record<Sim>>> {
-    with(|r| r.groups.checked_sub(1).map(|last| r.records[last]))
+    with(|r| r.records.newest())
 }
 
 pub(crate) fn clocks() -> &'static Clocks<Sim> {

@@ -311,7 +311,7 @@ unsafe impl Machine for Native {
         Some(rows::own())
     }
 
-    unsafe fn reader_rows() -> Option<&'static ReaderRow<Self>> {
+    unsafe fn reader_rows() -> Option<&'static Group<Self, ReaderRow<Self>>> {
         rows::newest()
     }
 

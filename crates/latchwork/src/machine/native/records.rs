@@ -3,7 +3,7 @@
 
 use super::super::record::{Clocks, NEEDS_FULL_FENCE, Record, Records, Stall};
 use super::exit::Hook;
-use super::roll::{Entry, Roll};
+use super::roll::Roll;
 use super::{Group, Machine, Native};
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -20,17 +20,6 @@ crate::thread_local_word!(
     /// The calling thread's record, or null.
     Local: *mut Own = "record"
 );
-
-// SAFETY: a record of zero bytes is idle, and only an owner begins to read.
-unsafe impl Entry for Own {
-    fn left(&self) -> &AtomicU32 {
-        &self.left
-    }
-
-    fn is_idle(&'static self) -> bool {
-        Record::is_idle(self)
-    }
-}
 
 // SAFETY: `Roll` gives each record one owner at a time, links groups before it gives out their records, never unmaps them,
 // and lets a record that was left behind be adopted only when it is idle. `take` numbers records.

@@ -3,48 +3,28 @@
 //! A thread finds its entry through a thread-local word. Entries come from the kernel, a page at a time, and are linked before
 //! any thread uses them. Nothing here allocates.
 //!
-//! State of an entry: free -> owned (`take`) -> free (`give_back`, if the entry is idle), or left behind (`give_back`, if
-//! it is still in use) -> owned by the first thread that looks for an entry and finds this one idle (`take`).
+//! What pairs with what: (A) the linking of a page with loads of the newest one. ((B) and (C) are in [`group`].)
 //!
-//! What pairs with what: (A) the linking of a page with loads of the newest one. (C) `give_back` with the adoption of an
-//! entry that was left behind. ((B) is in [`Group`].)
+//! [`group`]: super::super::group
 
-use super::super::group::Group;
+use super::super::group::{Entry, Group};
 use super::{Native, memory};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
-
-/// An entry of a [`Roll`].
-///
-/// # Safety
-///
-/// Zero bytes are an idle entry that is not left behind. An idle entry stays idle until it has an owner.
-pub(super) unsafe trait Entry: Send + Sync + Sized + 'static {
-    /// Whether the owner has exited and left the entry behind: 0 or 1.
-    fn left(&self) -> &AtomicU32;
-
-    /// Whether the entry is not in use. Acquire: what was done with it happens before the next owner gets it.
-    fn is_idle(&'static self) -> bool;
-
-    /// Links an entry to the one before it, before any thread sees the entry. For entries with links of their own.
-    fn link(&self, next: *mut Self) {
-        let _ = next;
-    }
-}
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 /// Entries in a page, which is one group.
 const ENTRIES: usize = 31;
 
 #[repr(C)]
-struct Page<T: Entry> {
+struct Page<T: Entry<Native>> {
     group: Group<Native, T>,
     entries: [T; ENTRIES],
 }
 
 /// All entries of one kind.
-pub(super) struct Roll<T: Entry>(AtomicPtr<Group<Native, T>>);
+pub(super) struct Roll<T: Entry<Native>>(AtomicPtr<Group<Native, T>>);
 
-impl<T: Entry> Roll<T> {
+impl<T: Entry<Native>> Roll<T> {
     /// Without entries.
     pub(super) const fn new() -> Self {
         Roll(AtomicPtr::new(null_mut()))
@@ -59,20 +39,7 @@ impl<T: Entry> Roll<T> {
 
     /// Makes the caller the owner of an idle entry.
     pub(super) fn take(&self) -> &'static T {
-        let groups = || self.newest().into_iter().flat_map(Group::groups);
-        // (C) pairs with the store in `give_back`. `is_idle` is asked twice, because another thread may have adopted the
-        // entry after the first time, and have left it behind again, in use.
-        let adopt = |entry: &&'static T| {
-            entry.left().load(Relaxed) != 0
-                && entry.is_idle()
-                && entry.left().compare_exchange(1, 0, Acquire, Relaxed).is_ok()
-                && (entry.is_idle() || {
-                    entry.left().store(1, Release); // (C) for the thread that adopts it next
-                    false
-                })
-        };
-        let free = groups().find_map(Group::take).or_else(|| groups().flat_map(Group::taken).find(adopt));
-        free.unwrap_or_else(|| self.map())
+        self.newest().and_then(Group::take_idle).unwrap_or_else(|| self.map())
     }
 
     /// Maps a page of new entries, and makes the caller the owner of the first.
@@ -85,18 +52,12 @@ impl<T: Entry> Roll<T> {
             (&raw mut (*page).group).write(Group::new(entries, 1, None));
             (&(*page).group, entries)
         };
-        for pair in entries.windows(2) {
-            pair[1].link(core::ptr::from_ref(&pair[0]).cast_mut());
-        }
         let mut newest = self.0.load(Acquire); // (A) pairs with the exchange below
         loop {
             // SAFETY: null, or in a page, and pages are never unmapped.
-            let before = unsafe { newest.as_ref() };
-            group.link(before);
-            let last = before.and_then(|before| before.entries().last());
-            entries[0].link(last.map_or(null_mut(), |last| core::ptr::from_ref(last).cast_mut()));
-            // (A) publishes that the entries are idle and linked, before their owners use them. So a thread that looks at
-            // all entries after a heavy fence, and does not find one, need not know what its owner does.
+            group.link(unsafe { newest.as_ref() });
+            // (A) publishes that the entries are idle, before their owners use them. So a thread that looks at all entries
+            // after a heavy fence, and does not find one, need not know what its owner does.
             match self.0.compare_exchange(newest, group.as_ptr(), AcqRel, Acquire) {
                 Ok(_) => return &entries[0],
                 Err(now) => newest = now,
@@ -106,17 +67,7 @@ impl<T: Entry> Roll<T> {
 
     /// Ends the ownership of an entry, whose owner exits.
     pub(super) fn give_back(&self, entry: &'static T) {
-        let address = core::ptr::from_ref(entry).addr();
-        let is_in = |group: &&'static Group<Native, T>| {
-            let range = group.entries().as_ptr_range();
-            (range.start.addr()..range.end.addr()).contains(&address)
-        };
-        if !entry.is_idle() {
-            // (C) what this owner did happens before what the next one does.
-            entry.left().store(1, Release);
-        } else if let Some(group) = self.newest().and_then(|newest| newest.groups().find(is_in)) {
-            group.give_back(entry);
-        }
+        self.newest().into_iter().for_each(|newest| newest.leave(entry));
     }
 
     /// In a forked child: takes the entries of all other threads from them. `reset` makes an entry idle.
@@ -134,6 +85,7 @@ impl<T: Entry> Roll<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicU32;
 
     /// An entry that another thread adopts, uses and leaves behind right after the first look at it.
     struct Contended {
@@ -143,7 +95,7 @@ mod tests {
     }
 
     // SAFETY: zero bytes are not used and not left behind; only the test makes one used.
-    unsafe impl Entry for Contended {
+    unsafe impl Entry<Native> for Contended {
         fn left(&self) -> &AtomicU32 {
             &self.left
         }

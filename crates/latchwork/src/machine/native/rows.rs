@@ -1,31 +1,14 @@
 //! The threads' rows of slots, in a [`Roll`]. A thread that exits with something in its row leaves the row behind.
 
-use super::super::ReaderRow;
-use super::Native;
 use super::exit::Hook;
-use super::roll::{Entry, Roll};
+use super::roll::Roll;
+use super::{Group, Native, ReaderRow};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::Ordering::*;
 
 type Row = ReaderRow<Native>;
 
 static ROWS: Roll<Row> = Roll::new();
-
-// SAFETY: a row of zero bytes is empty, and only an owner fills slots.
-unsafe impl Entry for Row {
-    fn left(&self) -> &AtomicU32 {
-        &self.left
-    }
-
-    fn is_idle(&'static self) -> bool {
-        self.is_empty()
-    }
-
-    /// Revoking writers follow these links.
-    fn link(&self, next: *mut Self) {
-        self.next.store(next, Relaxed);
-    }
-}
 
 crate::thread_local_word!(
     /// The calling thread's row, or null.
@@ -54,9 +37,9 @@ pub(super) fn own() -> &'static Row {
     unsafe { &*row }
 }
 
-/// The newest row; the others are linked behind it.
-pub(super) fn newest() -> Option<&'static Row> {
-    ROWS.newest().and_then(|group| group.entries().last())
+/// The newest group of rows; the others are linked behind it.
+pub(super) fn newest() -> Option<&'static Group<Native, Row>> {
+    ROWS.newest()
 }
 
 /// Gets an empty row for a thread that has none.
@@ -133,7 +116,7 @@ mod tests {
         .join()
         .unwrap();
         let visible =
-            || !newest().unwrap().all_rows(|row| row.slots.iter().all(|slot| slot.load(Acquire) != 0x1230));
+            || newest().unwrap().owned().any(|row| row.slots.iter().any(|slot| slot.load(Acquire) == 0x1230));
         for _ in 0..50 {
             std::thread::spawn(move || assert!(!core::ptr::eq(slot, &own().slots[0]))).join().unwrap();
         }

@@ -111,15 +111,14 @@ pub fn records() {
     let clocks = Clocks::<Native>::new();
     clocks.grace.store(u64::MAX, Relaxed);
     let rows: &'static [ReaderRow<Native>] = Vec::leak((0..3).map(|_| ReaderRow::new()).collect());
-    rows[1].link(Some(&rows[0]));
-    rows[2].link(Some(&rows[1]));
+    let group: &'static Group<Native, ReaderRow<Native>> = Box::leak(Box::new(Group::new(rows, 0, None)));
     rows[0].slots[0].store(NOWHERE, Relaxed);
     assert!(!rows[0].is_empty() && !rows[0].as_ptr().is_null());
-    let mut seen = 0;
-    assert!(rows[2].all_rows(|_| {
-        seen += 1;
-        true
-    }));
-    assert_eq!(seen, 3);
+    assert!(group.take_idle().is_some());
+    group.leave(&rows[2]);
+    group.leave(&rows[0]);
+    assert_eq!(group.taken().count(), 1);
+    let left = group::Entry::<Native>::left(&rows[0]).load(Relaxed) == 1;
+    assert!(left && !group::Entry::<Native>::is_idle(&rows[0]));
     assert!(!QNode::<Native>::new().as_ptr().is_null());
 }

@@ -18,6 +18,7 @@ use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::{self, bias, count, publish, revoke, table};
 use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::locks::seqlock::{RawSeqLock, SeqLock};
+use latchwork::machine::group;
 use latchwork::machine::record::{Clocks, Hazards};
 use latchwork::machine::{Arith, Clock, Deadline, Group, Machine, Native, QNode, ReaderRow, Record, Records};
 use latchwork::map::array::Array;
@@ -89,7 +90,8 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "machine/group.rs",
-        "new entries as_ptr link groups owners index_of taken owned take claim give_back forget",
+        "new entries as_ptr link groups owners index_of taken owned take claim give_back forget take_idle leave left \
+         is_idle",
     ),
     (
         "machine/mod.rs",
@@ -102,7 +104,7 @@ const LISTED: &[(&str, &str)] = &[
     ("machine/native/tls.rs", "reader_row_offset"),
     ("machine/qnode.rs", "as_ptr"),
     ("machine/record.rs", "place generation report_stall all blocks as_ptr is_idle reset"),
-    ("machine/row.rs", "as_ptr link is_empty all_rows"),
+    ("machine/row.rs", "as_ptr is_empty"),
     ("machine/time.rs", "after passed left"),
     ("machine/word.rs", "new load store swap compare_exchange fetch_add fetch_sub fetch_or fetch_and"),
     ("map/array.rs", "new into_first pointer"),

@@ -1,6 +1,6 @@
 //! Statistics of how readers got in, and of revocations.
 
-use crate::machine::{Machine, Native, ROW_COUNTS, Word, shared};
+use crate::machine::{Group, Machine, Native, ROW_COUNTS, Word, shared};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Whether a lock counts. It is a type, so that a lock which does not count has no instruction for it.
@@ -76,13 +76,11 @@ impl Counts {
     /// The counts until now.
     pub fn of_process() -> Counts {
         let mut sums = [0; ROW_COUNTS];
-        if let Some(newest) = shared::reader_rows::<Native>() {
-            newest.all_rows(|row| {
-                for (sum, counter) in sums.iter_mut().zip(&row.counts) {
-                    *sum += counter.load(Relaxed);
-                }
-                true
-            });
+        let groups = shared::reader_rows::<Native>().into_iter().flat_map(Group::groups);
+        for row in groups.flat_map(Group::entries) {
+            for (sum, counter) in sums.iter_mut().zip(&row.counts) {
+                *sum += counter.load(Relaxed);
+            }
         }
         let [fast, unbiased, collisions, in_vain, revocations, revoking] = sums;
         Counts { fast, unbiased, collisions, in_vain, revocations, revoking }

@@ -4,7 +4,7 @@
 //! between the two. [`Owned`], here, is a row of slots for each thread: plain stores for readers, `membarrier` for a revoking writer. The
 //! other places are one [`table`](super::table) for the process: a compare-and-exchange for readers, nothing but loads for the writer.
 
-use crate::machine::{Deadline, Machine, ReaderRow, Word, shared};
+use crate::machine::{Deadline, Group, Machine, ReaderRow, Word, shared};
 use core::sync::atomic::Ordering::*;
 
 /// The slots that readers use in place of the lock, and the fences that go with them.
@@ -40,7 +40,7 @@ pub unsafe trait Publish<M: Machine>: Send + Sync + 'static {
     unsafe fn publish(lock: usize, biased: impl FnOnce() -> bool) -> Published<M>;
 
     /// The same with another slot, after the attempt with the first has failed. `None`: nothing was written. A table with two probes has a second slot; a row
-    /// has six further ones.
+    /// has seven further ones.
     ///
     /// # Safety
     ///
@@ -131,7 +131,9 @@ pub struct Owned;
 /// process had been granted the fence. A store is visible to other processors long before.
 const UNFENCED_WAIT: u64 = 10_000_000;
 
-// SAFETY: a row is linked before its owner fills it. A reader whose row is linked after the heavy fence sees the bias off.
+// SAFETY: a row is marked as taken, in a linked group, before its owner fills a slot. A reader that takes its row after the
+// heavy fence sees the bias off. One that gives its row back has seen it empty, and what was read through it happens before
+// what a writer does that sees it given back.
 unsafe impl<M: Machine> Publish<M> for Owned {
     const PREFIX: &'static str = "bravo-2d-";
     const SUMMARY: &'static str = "biased locking, a row of slots per thread, over ";
@@ -168,7 +170,7 @@ unsafe impl<M: Machine> Publish<M> for Owned {
     }
 
     fn fence() {
-        // (B) A row that is linked after this fence belongs to a reader that sees the bias off.
+        // (B) A row that is taken after this fence belongs to a reader that sees the bias off.
         if !M::heavy_fence() {
             let end = Deadline::after::<M>(UNFENCED_WAIT);
             while !end.passed::<M>() {
@@ -179,9 +181,8 @@ unsafe impl<M: Machine> Publish<M> for Owned {
 
     #[inline]
     unsafe fn all_slots_of(lock: usize, mut each: impl FnMut(&'static M::Usize) -> bool) -> bool {
-        shared::reader_rows::<M>().is_none_or(|newest| {
-            newest.all_rows(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
-        })
+        let mut rows = shared::reader_rows::<M>().into_iter().flat_map(Group::owned);
+        rows.all(|row| row.slots.iter().all(|slot| slot.load(SeqCst) != lock || each(slot)))
     }
 
     /// Not by a thread without a row, which has no slot to gain by the bias. On a machine without rows no thread has.

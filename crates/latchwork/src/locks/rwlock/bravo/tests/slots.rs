@@ -111,6 +111,30 @@ fn each_processor_has_its_row() {
     assert_eq!((row, Column::slot(256, 3, row, length)), (16, 3));
 }
 
+/// 100 threads have had rows at the same time, and one still has its own.
+#[test]
+fn a_writer_looks_at_no_row_of_a_thread_that_has_exited() {
+    let test = "locks::rwlock::bravo::tests::slots::a_writer_looks_at_no_row_of_a_thread_that_has_exited";
+    crate::machine::alone::alone(test, || {
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(100));
+        let body = move || {
+            assert!(shared::reader_row::<Native>().is_some());
+            barrier.wait();
+        };
+        let threads: std::vec::Vec<_> = (0..100).map(|_| std::thread::spawn(body.clone())).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(shared::reader_row::<Native>().unwrap().is_empty());
+        let mut looks = 0;
+        let looks_on = |_: &AtomicUsize| {
+            looks += 1;
+            true
+        };
+        // SAFETY: the closure writes to no slot. All slots of a row that is looked at hold 0.
+        assert!(unsafe { <Owned as Publish<Native>>::all_slots_of(0, looks_on) });
+        assert_eq!(looks, ROW_SLOTS);
+    });
+}
+
 /// A writer that waits for a thread's slot has passed the earlier slots of the row.
 #[test]
 fn a_further_slot_is_one_that_no_writer_has_passed() {
