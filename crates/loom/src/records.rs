@@ -3,9 +3,12 @@
 //! A record is made when a thread first asks for one, in a group of its own; or all are made before, in one group. Records
 //! are linked and taken with the same instructions as in production. A thread that exits gives its record back, and
 //! another thread may take it.
+//!
+//! Unless records are fresh, each thread counts as one that has been in a section before: it has issued the full fence of its first
+//! one, and needs the heavy fence of others.
 
 use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
-use latchwork::machine::record::{Clocks, Record, Records};
+use latchwork::machine::record::{Clocks, NEEDS_FULL_FENCE, Record, Records};
 use latchwork::machine::{Group, Word};
 use loom::sync::atomic::{self, Ordering};
 use std::cell::{Cell, RefCell};
@@ -20,6 +23,8 @@ pub struct All {
     newest: atomic::AtomicPtr<One>,
     /// Per thread: its record, once it has one, and the group.
     own: RefCell<Vec<Option<(Own, &'static One)>>>,
+    /// What the word of a thread's sections is at first.
+    resting: u64,
     /// Whether there can be a record without an owner.
     any_left: Cell<bool>,
     all: RefCell<Vec<*mut One>>,
@@ -27,8 +32,10 @@ pub struct All {
 }
 
 /// A group of records with these numbers.
-fn group(numbers: Range<u32>, taken: u32) -> &'static One {
-    let record = |number| Record { number: Word::new(number), ..Record::new() };
+fn group(numbers: Range<u32>, taken: u32, resting: u64) -> &'static One {
+    let word = || Word::new(resting);
+    let record =
+        |number| Record { number: Word::new(number), section: word(), pinned: word(), ..Record::new() };
     let records: Box<[_]> = numbers.map(record).collect();
     Box::leak(Box::new(Group::new(Box::leak(records), taken, None)))
 }
@@ -36,10 +43,12 @@ fn group(numbers: Range<u32>, taken: u32) -> &'static One {
 impl All {
     pub fn new(threads: usize, grouping: Grouping) -> Self {
         let grouped = grouping == Grouping::Together;
-        let group = grouped.then(|| group(1..threads as u32 + 1, 0));
+        let resting = if grouping == Grouping::Fresh { NEEDS_FULL_FENCE } else { 0 };
+        let group = grouped.then(|| group(1..threads as u32 + 1, 0, resting));
         All {
             newest: atomic::AtomicPtr::new(group.map_or(null_mut(), One::as_ptr)),
             own: RefCell::new(vec![None; threads]),
+            resting,
             any_left: Cell::new(grouped),
             all: RefCell::new(group.into_iter().map(One::as_ptr).collect()),
             clocks: Box::into_raw(Box::new(Clocks::new())),
@@ -61,9 +70,14 @@ impl All {
         let found = groups.into_iter().flatten().find_map(|group| Some((group.take()?, group)));
         if let Some((record, _)) = found {
             // As `take` of the native records does.
-            for word in [&record.section, &record.pinned, &record.online] {
-                word.store(0, Ordering::Release);
+            let resting = self.resting;
+            for (word, value) in [(&record.section, resting), (&record.pinned, resting), (&record.online, 0)]
+            {
+                word.store(value, Ordering::Release);
             }
+        }
+        if found.is_some() && self.resting == 0 {
+            atomic::fence(Ordering::SeqCst);
         }
         let own = found.unwrap_or_else(|| self.make());
         self.own.borrow_mut()[me] = Some(own);
@@ -72,13 +86,14 @@ impl All {
 
     fn make(&self) -> (Own, &'static One) {
         let number = 1 + self.all.borrow().len() as u32;
-        let group = group(number..number + 1, u32::from(mistake() != Mistake::UntakenRecord));
+        let taken = u32::from(mistake() != Mistake::UntakenRecord);
+        let group = group(number..number + 1, taken, self.resting);
         self.all.borrow_mut().push(group.as_ptr());
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: groups live until the end of the execution.
             group.link(unsafe { newest.as_ref() });
-            match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return (&group.entries()[0], group),
                 Err(now) => newest = now,
             }
@@ -126,8 +141,24 @@ unsafe impl Records for Loom {
     }
 
     unsafe fn records() -> Option<&'static One> {
-        let newest = super::machine::shared_state().records().newest()?;
-        if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
+        let state = super::machine::shared_state();
+        let all = state.records();
+        if all.resting == 0 {
+            // A thread whose record the caller does not find has its first section later: it sees what the caller has done.
+            let newest = &all.newest;
+            let mut seen = newest.load(Ordering::Relaxed);
+            while let Err(now) = newest.compare_exchange(seen, seen, Ordering::AcqRel, Ordering::Relaxed) {
+                seen = now;
+            }
+        }
+        let newest = all.newest()?;
+        if mistake() == Mistake::SkipsReader {
+            // The newest group that is not the caller's own, which has no reader that counts.
+            let own = all.own.borrow()[thread_number()];
+            let is_own = |group: &&One| own.is_some_and(|(_, own)| std::ptr::eq(*group, own));
+            return newest.groups().skip_while(is_own).nth(1);
+        }
+        Some(newest)
     }
 
     fn place(_: Own) -> Option<(&'static One, usize)> {

@@ -6,7 +6,7 @@
 use super::backlog::{Backlog, Collecting, Steal, to_the_end};
 use super::due::Due;
 use super::garbage::{Garbage, Limit};
-use super::grace::{Periods, Stamps};
+use super::grace::{Periods, Stamps, rest};
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
 use super::list::{List, Mine};
 use super::pace::{Pace, Rest};
@@ -339,6 +339,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if self.backlog.is_reclaiming() {
             return;
         }
+        // Also for other threads' grace periods: a thread that only updates costs them no heavy fence.
+        rest::<M, F>();
         let a_batch = || {
             self.backlog.mine().inspect(|mine| self.work(mine, false));
             self.collect_others();

@@ -130,11 +130,15 @@ fn take() -> &'static Own {
     // SAFETY: `after_fork` stores to words, which a forked child may do.
     register(&AT_FORK, || unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
     Hook::RECORDS.create(thread_exit);
-    let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
+    Native::prepare_fences();
     let found = RECORDS.take();
     // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a
     // leader may see them and not the end of that section, pair (E) of `rcu`. Readers of QSBR issue full fences in any case.
-    for (word, value) in [(&found.section, fenced), (&found.pinned, fenced), (&found.online, 0)] {
+    // A leader that issues a full fence and no heavy one may miss that the record is taken: so the first section begins with
+    // a full fence.
+    for (word, value) in
+        [(&found.section, NEEDS_FULL_FENCE), (&found.pinned, NEEDS_FULL_FENCE), (&found.online, 0)]
+    {
         word.store(value, Release);
     }
     if found.number.load(Relaxed) == 0 {
