@@ -318,10 +318,16 @@ impl<M: Machine> Record<M> {
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
-    /// Makes the record idle: for those of threads that a fork has not taken along.
+    /// The words by which the owner says that it reads, and what each holds before the owner's first section.
+    pub(crate) fn first_words(&self) -> [(&M::U64, u64); 3] {
+        [(&self.section, NEEDS_FULL_FENCE), (&self.pinned, NEEDS_FULL_FENCE), (&self.online, 0)]
+    }
+
+    /// Makes the record idle, as a [new](Self::new) one is: for those of threads that a fork has not taken along, and for the next
+    /// simulation.
     pub fn reset(&'static self) {
-        for word in [&self.section, &self.online, &self.pinned] {
-            word.store(0, Relaxed);
+        for (word, value) in self.first_words() {
+            word.store(value, Relaxed);
         }
         self.keepers.store(0, Relaxed);
         for group in self.hazards.all() {

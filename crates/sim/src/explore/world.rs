@@ -108,7 +108,12 @@ impl Surroundings for World {
         self.own_row = [None; MAX_THREADS];
         self.left_rows.clear();
         for group in self.singles[..self.singles_used].iter().chain([&self.together]) {
-            group.entries().iter().for_each(Record::reset);
+            for record in group.entries() {
+                record.reset();
+                // Each thread counts as one that has been in a section before: others need a heavy fence on its behalf.
+                record.section.store(0, Relaxed);
+                record.pinned.store(0, Relaxed);
+            }
             group.forget(std::ptr::null());
             group.link(None);
         }

@@ -1,7 +1,7 @@
 //! The threads' records for reclamation, in a [`Roll`]. A thread that exits inside of a section leaves its record behind.
 //! The child of a fork keeps the record of the thread that forked, and makes the others idle.
 
-use super::super::record::{Clocks, NEEDS_FULL_FENCE, Record, Records, Stall};
+use super::super::record::{Clocks, Record, Records, Stall};
 use super::exit::Hook;
 use super::roll::{Entry, Roll};
 use super::{Group, Machine, Native};
@@ -75,7 +75,7 @@ unsafe impl Records for Native {
         let _ = match thread {
             0 => write!(
                 line,
-                "latchwork: process {pid}: a grace period has not begun for {seconds} s, because membarrier is refused"
+                "latchwork: process {pid}: a grace period has not ended for {seconds} s, because membarrier is refused"
             ),
             _ => write!(
                 line,
@@ -136,9 +136,7 @@ fn take() -> &'static Own {
     // leader may see them and not the end of that section, pair (E) of `rcu`. Readers of QSBR issue full fences in any case.
     // A leader that issues a full fence and no heavy one may miss that the record is taken: so the first section begins with
     // a full fence.
-    for (word, value) in
-        [(&found.section, NEEDS_FULL_FENCE), (&found.pinned, NEEDS_FULL_FENCE), (&found.online, 0)]
-    {
+    for (word, value) in found.first_words() {
         word.store(value, Release);
     }
     if found.number.load(Relaxed) == 0 {
