@@ -6,7 +6,7 @@
 use super::backlog::{Backlog, Collecting, Steal, to_the_end};
 use super::due::Due;
 use super::garbage::{Garbage, Limit};
-use super::grace::{Periods, Stamps, rest};
+use super::grace::{Periods, Stamps};
 use super::header::{Header, ReclaimFn, Retire, note, prepare};
 use super::list::{List, Mine};
 use super::pace::{Pace, Rest};
@@ -185,7 +185,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// Begins a grace period, for [`poll`](Domain::poll). If one is open already, it takes a call of `poll` to begin the next.
-    /// A grace period costs a heavy fence (`membarrier`; not with QSBR).
+    /// A grace period may cost a heavy fence (`membarrier`; not with QSBR).
     pub fn start_poll(&self) -> Cookie {
         let ticket = self.grace.start();
         // Opens it: else it would not begin before somebody polls.
@@ -340,7 +340,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
             return;
         }
         // Also for other threads' grace periods: a thread that only updates costs them no heavy fence.
-        rest::<M, F>();
+        F::Periods::<M>::rest();
         let a_batch = || {
             self.backlog.mine().inspect(|mine| self.work(mine, false));
             self.collect_others();

@@ -106,6 +106,9 @@ pub unsafe trait Periods: Send + Sync + Sized + 'static {
     fn stall(&self) -> Option<Stall>;
     /// Sets after how many nanoseconds `tell` is called of a grace period that does not end, and again and again.
     fn set_patience(&self, nanos: u64);
+    /// Has the calling thread's next section make up for the heavy fence of others, if it is in no section. It costs that section
+    /// a fence.
+    fn rest() {}
 }
 
 /// Looks that the leader takes at a thread in the way before it rests.
@@ -118,7 +121,7 @@ pub struct Grace<M: Machine, F> {
     /// The last ticket that is due.
     completed: M::U64,
     gate: Gate<M>,
-    /// The last ticket that the open grace period is for. This and the next three words: for the holder of the gate.
+    /// The last ticket that the open grace period is for. This and the next four words: for the holder of the gate.
     covers: M::U64,
     /// The time that readers must have reached for the grace period to end; 0: none is open.
     target: M::U64,
@@ -164,15 +167,6 @@ fn has_reached(word: u64, target: u64) -> bool {
 fn rests_or_knows(word: u64, target: u64, clock: impl Fn() -> u64) -> bool {
     word & (NESTING | NEEDS_FULL_FENCE) == NEEDS_FULL_FENCE
         || is_at_least(word, target) && is_at_least(clock(), word)
-}
-
-/// The calling thread [rests](section::rest), if it is in no section.
-pub(super) fn rest<M: Records, F: Stamps>() {
-    if !F::FULL_FENCES
-        && let Some(own) = record::own_if_any::<M>()
-    {
-        section::rest::<M>(F::word(own));
-    }
 }
 
 /// Whether the first time is the second or a later one, of two that are less than 2^47 grace periods apart. Times wrap around:
@@ -234,7 +228,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         if !self.is_over(ticket)
             && let Some(leading) = self.gate.try_lock()
         {
-            rest::<M, F>();
+            Self::rest();
             // Twice: the grace period that is open may have been opened before the ticket was given out.
             let result = self.advance().and_then(|()| self.advance());
             drop(leading);
@@ -244,7 +238,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     }
 
     fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool {
-        rest::<M, F>();
+        Self::rest();
         while !self.is_over(ticket) {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 return false;
@@ -278,6 +272,15 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 
     fn set_patience(&self, nanos: u64) {
         self.open.set_patience(nanos);
+    }
+
+    /// The calling thread [rests](section::rest). (A thread without a record will rest when it gets one.)
+    fn rest() {
+        if !F::FULL_FENCES
+            && let Some(own) = record::own_if_any::<M>()
+        {
+            section::rest::<M>(F::word(own));
+        }
     }
 }
 

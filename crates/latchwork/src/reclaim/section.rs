@@ -43,7 +43,8 @@ fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
     let fenced = if M::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
     // (B) and (E) as in `try_enter`.
     word.store(clock.load(Acquire) | fenced, Release);
-    // (C) pairs with the leader's full fence: it may have seen that the thread rests.
+    // (C) pairs with the leader's full fence: it may have seen that the thread rests. (The delivery of a signal orders as much for a
+    // section of its handler that nests before the fence.)
     M::full_fence();
 }
 
