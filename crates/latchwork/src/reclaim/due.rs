@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 pub(super) const SMALL: usize = 256;
 
 /// A thread looks at least with each of so many objects whether it is time to reclaim. While few have come in, it looks more often,
-/// unless they follow a full batch: a look at the clock takes 25 ns, and with 18 looks for each batch of 128, as many as a thread has
-/// in a domain with a small limit, they were a fifth of what retiring costs. A power of two.
+/// unless these are the first that follow a full batch. A look at the clock takes 25 ns. A batch of 128, as in a domain with a small
+/// limit, had 18 looks, which were a fifth of what retiring costs. A power of two.
 pub(super) const LOOK: u32 = 64;
 
 /// Nanoseconds after which a thread reclaims a batch that is not full, if no thread of the domain has done that since. A grace period
@@ -77,8 +77,7 @@ impl<M: Records> Backlog<M> {
         let (count, batch) = (mine.count(), self.batch.load(Relaxed).min(most));
         let multiple = (count | (batch.min(LOOK) - 1)) + 1;
         let follows_a_batch = count == 1 && mine.next_look() > batch;
-        let is_often = count < LOOK && !follows_a_batch;
-        mine.look_at(if is_often { multiple.min(count + (count / 4).max(1)) } else { multiple });
+        mine.look_at(if follows_a_batch { multiple } else { multiple.min(count + (count / 4).max(1)) });
         if count & (batch - 1) == 0 {
             Due::Full
         } else if self.soon.has_come() {
