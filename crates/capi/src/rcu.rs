@@ -380,7 +380,7 @@ extern "C" fn lw_qsbr_poll(number: u64) -> c_int {
 }
 
 /// Begins a section that the header could not begin itself: the thread has no record yet, the section is nested, or the
-/// thread has no light fences. As `enter_slowly` in `reclaim::section`, over the record that the header uses.
+/// thread rests or has no light fences. As `enter_slowly` in `reclaim::section`, over the record that the header uses.
 fn enter(word: &AtomicU64, clock: &AtomicU64) {
     let now = word.load(Relaxed);
     if now & NESTING != 0 {
@@ -388,9 +388,10 @@ fn enter(word: &AtomicU64, clock: &AtomicU64) {
         word.store(now + 1, Release);
         return;
     }
-    // The orders are those of `lw_section_enter_` in rcu.h; here the fence is whatever the machine has.
-    word.store(clock.load(Acquire) | now & NEEDS_FULL_FENCE, Release);
-    Native::light_fence();
+    let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
+    // The orders are those of `lw_section_enter_` in rcu.h; here the fence is a full one, as in `enter_slowly`.
+    word.store(clock.load(Acquire) | fenced, Release);
+    Native::full_fence();
 }
 
 #[unsafe(no_mangle)]
@@ -455,7 +456,7 @@ mod tests {
     use super::*;
     use latchwork::machine::record::STEP;
 
-    /// What the headers leave to [`enter`]: nested sections, up to as many as can be counted, and threads without light fences.
+    /// What the headers leave to [`enter`]: nested sections, up to as many as can be counted, and threads that rest.
     #[test]
     fn sections_that_the_header_does_not_begin() {
         let clock = AtomicU64::new((7 * STEP) | 1);
@@ -464,7 +465,8 @@ mod tests {
             std::panic::catch_unwind(|| enter(&word, &clock)).ok().map(|()| word.load(Relaxed))
         };
         assert_eq!(entered(0), Some((7 * STEP) | 1));
-        assert_eq!(entered(NEEDS_FULL_FENCE), Some((7 * STEP) | NEEDS_FULL_FENCE | 1));
+        let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
+        assert_eq!(entered(NEEDS_FULL_FENCE), Some((7 * STEP) | fenced | 1));
         assert_eq!(entered((3 * STEP) | 1), Some((3 * STEP) | 2), "a nested section keeps its stamp");
         assert_eq!(entered((3 * STEP) | NESTING), None);
     }

@@ -2,10 +2,13 @@
 //!
 //! An entry is made when a thread first asks for one, in a group of its own; or all are made before, in one group. Entries
 //! are linked, taken and left with the same instructions as in production. A thread that exits leaves its entry to others.
+//!
+//! Unless records are fresh, each thread counts as one that has been in a section before: it has issued the full fence of its first
+//! one, and needs the heavy fence of others.
 
 use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
 use latchwork::machine::group::Entry;
-use latchwork::machine::record::{Clocks, Record, Records};
+use latchwork::machine::record::{Clocks, NEEDS_FULL_FENCE, Record, Records};
 use latchwork::machine::{Group, Word};
 use loom::sync::atomic::{self, Ordering};
 use std::cell::{Cell, RefCell};
@@ -81,7 +84,7 @@ impl<T: Entry<Loom>> Roll<T> {
         loop {
             // SAFETY: groups live until the end of the execution.
             group.link(unsafe { newest.as_ref() });
-            match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            match self.newest.compare_exchange(newest, group.as_ptr(), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return (&group.entries()[0], group),
                 Err(now) => newest = now,
             }
@@ -121,16 +124,29 @@ impl<T: Entry<Loom>> Roll<T> {
     }
 }
 
+/// The record of a thread that has not been in a section.
+fn fresh_record(number: u32) -> Record<Loom> {
+    Record { number: Word::new(number), ..Record::new() }
+}
+
+/// The record of a thread that has been in a section.
+fn used_record(number: u32) -> Record<Loom> {
+    Record { section: Word::new(0), pinned: Word::new(0), ..fresh_record(number) }
+}
+
 /// The records of one execution.
 pub struct All {
     roll: Roll<Record<Loom>>,
+    /// Whether no thread has been in a section before.
+    fresh: bool,
     clocks: *mut Clocks<Loom>,
 }
 
 impl All {
     pub fn new(threads: usize, grouping: Grouping) -> Self {
-        let record = |number| Record { number: Word::new(number), ..Record::new() };
-        All { roll: Roll::new(threads, grouping, record), clocks: Box::into_raw(Box::new(Clocks::new())) }
+        let fresh = grouping == Grouping::Fresh;
+        let roll = Roll::new(threads, grouping, if fresh { fresh_record } else { used_record });
+        All { roll, fresh, clocks: Box::into_raw(Box::new(Clocks::new())) }
     }
 
     pub fn leave(&self) {
@@ -153,17 +169,41 @@ impl All {
 // SAFETY: a thread has one record, which is linked before the thread gets it, and lives until the end of the execution.
 unsafe impl Records for Loom {
     unsafe fn record() -> &'static Record<Self> {
-        super::machine::shared_state().records().roll.own(Mistake::UntakenRecord, |record| {
+        let state = super::machine::shared_state();
+        let all = state.records();
+        all.roll.own(Mistake::UntakenRecord, |record| {
             // As `take` of the native records does.
-            for word in [&record.section, &record.pinned, &record.online] {
-                word.store(0, Ordering::Release);
+            let section = if all.fresh { NEEDS_FULL_FENCE } else { 0 };
+            for (word, value) in [(&record.section, section), (&record.pinned, section), (&record.online, 0)]
+            {
+                word.store(value, Ordering::Release);
+            }
+            if !all.fresh {
+                atomic::fence(Ordering::SeqCst);
             }
         })
     }
 
     unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
-        let newest = super::machine::shared_state().records().roll.newest()?;
-        if mistake() == Mistake::SkipsReader { newest.groups().nth(1) } else { Some(newest) }
+        let state = super::machine::shared_state();
+        let all = state.records();
+        if !all.fresh {
+            // A thread whose record the caller does not find has its first section later: it sees what the caller has done.
+            let newest = &all.roll.newest;
+            let mut seen = newest.load(Ordering::Relaxed);
+            while let Err(now) = newest.compare_exchange(seen, seen, Ordering::AcqRel, Ordering::Relaxed) {
+                seen = now;
+            }
+        }
+        let newest = all.roll.newest()?;
+        if mistake() == Mistake::SkipsReader {
+            // The newest group but the caller's own, which has no reader that counts.
+            let own = all.roll.own.borrow()[thread_number()];
+            let is_own =
+                |group: &&'static Group<Self, _>| own.is_some_and(|(_, own)| std::ptr::eq(*group, own));
+            return newest.groups().skip_while(is_own).nth(1);
+        }
+        Some(newest)
     }
 
     fn place(_: &'static Record<Self>) -> Option<(&'static Group<Self, Record<Self>>, usize)> {

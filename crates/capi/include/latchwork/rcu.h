@@ -44,14 +44,16 @@ typedef struct lw_rcu_domain lw_rcu_domain;
 typedef struct lw_epoch_domain lw_epoch_domain;
 typedef struct lw_qsbr_domain lw_qsbr_domain;
 
-/* The bits of a record's word that count nested sections, and the bit that says that the thread has no light fence. */
+/* The bits of a record's word that count nested sections, and the bit that says that the next section begins with a full
+ * fence: the thread has no light fence, or it rests. */
 #define LW_RCU_NESTING_ 0xffffu
 
 void lw_rcu_read_lock_slow(void) LW_NOEXCEPT LW_COLD;
 void lw_epoch_enter_slow(void) LW_NOEXCEPT LW_COLD;
 void lw_qsbr_quiescent_slow(void) LW_NOEXCEPT LW_COLD;
 
-/* Begins the outermost section of a thread that is known. 0: the section is nested, or the thread has no light fences. */
+/* Begins the outermost section of a thread that is known. 0: the section is nested, or the thread rests or has no
+ * light fences. */
 LW_INLINE int lw_section_enter_(uint64_t *word, const uint64_t *clock) {
     if (LW_UNLIKELY((__atomic_load_n(word, __ATOMIC_RELAXED) & LW_RCU_NESTING_) != 0)) {
         return 0;
@@ -163,7 +165,7 @@ void lw_rcu_synchronize(void) LW_NOEXCEPT;
 /* The same in a hurry: the waiting thread burns a processor for it. */
 void lw_rcu_synchronize_expedited(void) LW_NOEXCEPT;
 /* Begins a grace period, for lw_rcu_poll. If one is open already, it takes a call of lw_rcu_poll to begin the next.
- * A grace period costs a membarrier. */
+ * A grace period costs a membarrier, unless all threads only update or have just begun a section. */
 uint64_t lw_rcu_start_poll(void) LW_NOEXCEPT;
 /* Whether every section is over that ran when the number was made; if so, as after lw_rcu_synchronize. It does not wait. */
 int lw_rcu_poll(uint64_t number) LW_NOEXCEPT;

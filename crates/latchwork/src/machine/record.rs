@@ -22,7 +22,8 @@ const GROUPS: usize = 2;
 /// section with. In the bits below it, a reader's word counts its nested sections.
 pub const STEP: u64 = 1 << 16;
 
-/// The bit of a reader's word that says that its owner has no light fence. It stands next to the count of nested
+/// The bit of a reader's word that says that its owner issues a full fence when it begins its next section: because it has no
+/// light fence, or because it *rests*, so that others need no heavy fence on its behalf. It stands next to the count of nested
 /// sections, so that the beginning of a section tests both at once.
 pub const NEEDS_FULL_FENCE: u64 = STEP / 2;
 
@@ -63,8 +64,8 @@ impl Stall {
 /// - No two records have the same number, except for 0.
 /// - All threads see the same clocks.
 pub unsafe trait Records: Machine {
-    /// The calling thread's own record. The machine prepares the asymmetric fences when a thread gets its record; if
-    /// they are not to be had, `section` and `pinned` have [`NEEDS_FULL_FENCE`] set for ever.
+    /// The calling thread's own record. The machine prepares the asymmetric fences when a thread gets its record.
+    /// `section` and `pinned` have [`NEEDS_FULL_FENCE`] set then; if the fences are not to be had, they have it for ever.
     ///
     /// # Safety
     ///
@@ -268,9 +269,9 @@ impl<M: Machine> Record<M> {
     /// The record of a thread that reads nothing.
     pub fn new() -> Self {
         Record {
-            section: M::U64::new(0),
+            section: M::U64::new(NEEDS_FULL_FENCE),
             online: M::U64::new(0),
-            pinned: M::U64::new(0),
+            pinned: M::U64::new(NEEDS_FULL_FENCE),
             thread: M::U32::new(0),
             left: M::U32::new(0),
             hazards: Hazards::new(),
@@ -318,10 +319,16 @@ impl<M: Machine> Record<M> {
             && self.hazards.all().all(|group| group.used.load(Acquire) == 0)
     }
 
-    /// Makes the record idle: for those of threads that a fork has not taken along.
+    /// The words by which the owner says that it reads, and what each holds before the owner's first section.
+    pub(crate) fn first_words(&self) -> [(&M::U64, u64); 3] {
+        [(&self.section, NEEDS_FULL_FENCE), (&self.pinned, NEEDS_FULL_FENCE), (&self.online, 0)]
+    }
+
+    /// Makes the record idle, as a [new](Self::new) one is: for those of threads that a fork has not taken along, and for the next
+    /// simulation.
     pub fn reset(&'static self) {
-        for word in [&self.section, &self.online, &self.pinned] {
-            word.store(0, Relaxed);
+        for (word, value) in self.first_words() {
+            word.store(value, Relaxed);
         }
         self.keepers.store(0, Relaxed);
         for group in self.hazards.all() {

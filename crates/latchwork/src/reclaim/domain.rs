@@ -185,7 +185,7 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     }
 
     /// Begins a grace period, for [`poll`](Domain::poll). If one is open already, it takes a call of `poll` to begin the next.
-    /// A grace period costs a heavy fence (`membarrier`; not with QSBR).
+    /// A grace period may cost a heavy fence (`membarrier`; not with QSBR).
     pub fn start_poll(&self) -> Cookie {
         let ticket = self.grace.start();
         // Opens it: else it would not begin before somebody polls.
@@ -339,6 +339,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
         if self.backlog.is_reclaiming() {
             return;
         }
+        // Also for other threads' grace periods: a thread that only updates costs them no heavy fence.
+        F::Periods::<M>::rest();
         let a_batch = || {
             self.backlog.mine().inspect(|mine| self.work(mine, false));
             self.collect_others();

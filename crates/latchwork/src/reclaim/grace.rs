@@ -11,8 +11,9 @@
 //! for all tickets that were given out so far:
 //!
 //! 1. it lets the clock advance;
-//! 2. it issues the heavy fence (for QSBR, whose readers issue full fences, a full fence);
-//! 3. it looks at each thread until that thread is outside of any section, or in one with the new stamp.
+//! 2. it issues a full fence, and looks at each thread: if all [rest](super::rcu), or have the new stamp, the period is over;
+//! 3. else the leader issues the heavy fence (not for QSBR, whose readers issue full fences), and looks at each thread until that thread
+//!    is outside of any section, or in one with the new stamp.
 //!
 //! The other threads sleep meanwhile. Each grace period serves all of them, and each thread waits for at most two: one
 //! that was open when it took its ticket, and the next. Leaders of different domains share what they find: when one
@@ -43,14 +44,15 @@
 //! - (F) a leader stores the time that all threads have reached (release), and a leader of another domain loads it
 //!   (acquire).
 //!
-//! Size: 80 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, and 1 heavy fence
-//! (for QSBR, a full fence). A leader whose heavy fence is refused has advanced the clock, and does both again at the next try.
+//! Size: 104 bytes. Per grace period: 1 atomic read-modify-write on the clock that readers look at, 1 full fence, and 1 heavy fence
+//! unless none is needed. A leader whose heavy fence is refused leaves the grace period open, and issues the fence at the next try.
 
 use super::gate::Gate;
 use super::pace::{Pace, Rest};
+use super::section;
 use super::tree;
 use super::watch::Watch;
-use crate::machine::record::{self, Clocks, NESTING, Record, Records, STEP, Stall, TIME};
+use crate::machine::record::{self, Clocks, NEEDS_FULL_FENCE, NESTING, Record, Records, STEP, Stall, TIME};
 use crate::machine::{Arith, Deadline, Group, Machine, Native, Word};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -104,6 +106,9 @@ pub unsafe trait Periods: Send + Sync + Sized + 'static {
     fn stall(&self) -> Option<Stall>;
     /// Sets after how many nanoseconds `tell` is called of a grace period that does not end, and again and again.
     fn set_patience(&self, nanos: u64);
+    /// Has the calling thread's next section make up for the heavy fence of others, if it is in no section. It costs that section
+    /// a fence.
+    fn rest() {}
 }
 
 /// Looks that the leader takes at a thread in the way before it rests.
@@ -116,10 +121,12 @@ pub struct Grace<M: Machine, F> {
     /// The last ticket that is due.
     completed: M::U64,
     gate: Gate<M>,
-    /// The last ticket that the open grace period is for. This and the next three words: for the holder of the gate.
+    /// The last ticket that the open grace period is for. This and the next four words: for the holder of the gate.
     covers: M::U64,
     /// The time that readers must have reached for the grace period to end; 0: none is open.
     target: M::U64,
+    /// The last target for which the leader has issued the heavy fence.
+    fenced: M::U64,
     /// The next group of threads to be looked at.
     at: M::Ptr<Group<M, Record<M>>>,
     /// The thread that was in the way at the leader's last look.
@@ -154,6 +161,14 @@ fn has_reached(word: u64, target: u64) -> bool {
     word & NESTING == 0 || is_at_least(word, target)
 }
 
+/// Whether no heavy fence is needed for the owner of this word. Either it rests; or it has stamped a section, which may be over, with
+/// `target` or a later time: then it had seen that time before that section and all later ones. (A time that is later than the clock
+/// is an old one, from half of all times ago.)
+fn rests_or_knows(word: u64, target: u64, clock: impl Fn() -> u64) -> bool {
+    word & (NESTING | NEEDS_FULL_FENCE) == NEEDS_FULL_FENCE
+        || is_at_least(word, target) && is_at_least(clock(), word)
+}
+
 /// Whether the first time is the second or a later one, of two that are less than 2^47 grace periods apart. Times wrap around:
 /// after years if each grace period has a `membarrier`, but within months if the fence costs nothing and threads do nothing else.
 pub(super) fn is_at_least(time: u64, other: u64) -> bool {
@@ -169,6 +184,7 @@ impl<F> Grace<Native, F> {
             gate: Gate::native(),
             covers: AtomicU64::new(0),
             target: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
             at: AtomicPtr::new(null_mut()),
             obstacle: AtomicPtr::new(null_mut()),
             open: Watch::native(),
@@ -189,6 +205,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
             gate: Gate::new(),
             covers: M::U64::new(0),
             target: M::U64::new(0),
+            fenced: M::U64::new(0),
             at: M::Ptr::new(null_mut()),
             obstacle: M::Ptr::new(null_mut()),
             open: Watch::new(),
@@ -211,6 +228,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
         if !self.is_over(ticket)
             && let Some(leading) = self.gate.try_lock()
         {
+            Self::rest();
             // Twice: the grace period that is open may have been opened before the ticket was given out.
             let result = self.advance().and_then(|()| self.advance());
             drop(leading);
@@ -220,6 +238,7 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
     }
 
     fn wait(&self, ticket: u64, pace: Pace, deadline: Option<Deadline>, tell: &dyn Fn(&Stall)) -> bool {
+        Self::rest();
         while !self.is_over(ticket) {
             if deadline.is_some_and(|deadline| deadline.passed::<M>()) {
                 return false;
@@ -253,6 +272,15 @@ unsafe impl<M: Records, F: Stamps> Periods for Grace<M, F> {
 
     fn set_patience(&self, nanos: u64) {
         self.open.set_patience(nanos);
+    }
+
+    /// The calling thread [rests](section::rest). (A thread without a record will rest when it gets one.)
+    fn rest() {
+        if !F::FULL_FENCES
+            && let Some(own) = record::own_if_any::<M>()
+        {
+            section::rest::<M>(F::word(own));
+        }
     }
 }
 
@@ -309,13 +337,9 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             }
             // (B) pairs with the load in `enter`: a thread that stamps a section with this time has seen the removals.
             let target = F::clock(record::clocks::<M>()).fetch_add(STEP, AcqRel).wrapping_add(STEP);
-            // (C) pairs with the light fence in `enter`, or with the full fence of QSBR: a section that this thread does
-            // not see from now on begins after this fence.
-            if F::FULL_FENCES {
-                M::full_fence();
-            } else if !M::heavy_fence() {
-                return Err(Obstacle::Fence(self.refused(covers)));
-            }
+            // (C) pairs with the full fence of QSBR, of a thread that rests, and of a thread's first section: a section of these that
+            // this thread does not see from now on begins after this fence.
+            M::full_fence();
             self.open.begin();
             self.at.store(record::groups::<M>().map_or(null_mut(), Group::as_ptr), Relaxed);
             self.obstacle.store(null_mut(), Relaxed);
@@ -324,22 +348,25 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             // period's as well. With an earlier `at`, that leader would not look at all threads.
             self.target.store(target, Release);
         }
-        self.look(self.target.load(Relaxed))?;
+        let target = self.target.load(Relaxed);
+        let is_fenced = F::FULL_FENCES || self.fenced.load(Relaxed) == target;
+        let needs_no_fence =
+            |word, target| rests_or_knows(word, target, || F::clock(record::clocks::<M>()).load(Relaxed));
+        if is_fenced || self.look(target, needs_no_fence).is_err() {
+            // (C) pairs with the light fence in `enter`: a section that this thread does not see from now on begins after this fence.
+            if !is_fenced && !M::heavy_fence() {
+                let stall = || Stall { thread: 0, nanos: self.open.nanos(), origin: None };
+                return Err(Obstacle::Fence(self.open.is_due().then(stall)));
+            }
+            self.fenced.store(target, Relaxed);
+            if let Err(record) = self.look(target, has_reached) {
+                return Err(Obstacle::Reader(record, self.stall().filter(|_| self.open.is_due())));
+            }
+        }
         // (D) all sections that were waited for happen before what is done with a ticket that is due.
         self.completed.store(self.covers.load(Relaxed), Release);
         self.target.store(0, Relaxed);
         Ok(())
-    }
-
-    /// The operating system has refused the heavy fence for the tickets up to this one. Returns the stall, if it is to be told of.
-    #[cold]
-    fn refused(&self, covers: u64) -> Option<Stall> {
-        if self.covers.load(Relaxed) == self.completed.load(Relaxed) {
-            // For the first time since a grace period has ended.
-            self.covers.store(covers, Relaxed);
-            self.open.begin();
-        }
-        self.open.is_due().then(|| Stall { thread: 0, nanos: self.open.nanos(), origin: None })
     }
 
     /// Whether the first thread of a group vouches for all of the group, now or within a few looks.
@@ -352,8 +379,8 @@ impl<M: Records, F: Stamps> Grace<M, F> {
             .is_some_and(vouches)
     }
 
-    /// Looks at each thread that has not been seen to have reached `target`. The caller holds the gate.
-    fn look(&self, target: u64) -> Result<(), Obstacle<M>> {
+    /// Looks at each thread that has not been seen to be `through`. Returns the first that is not. The caller holds the gate.
+    fn look(&self, target: u64, through: impl Fn(u64, u64) -> bool) -> Result<(), &'static Record<M>> {
         let known = F::reached(record::clocks::<M>());
         // (F) a leader of another domain has advanced the clock beyond `target`, and fenced, after this leader did. A
         // thread that it has seen outside, or with its own stamp, is in no section that this leader waits for.
@@ -369,11 +396,11 @@ impl<M: Records, F: Stamps> Grace<M, F> {
                 continue;
             }
             // (E) pairs with the stores in `enter` and `exit`: the section happens before what this thread does next.
-            let left = |record: &&Record<M>| has_reached(F::word(record).load(Acquire), target);
+            let left = |record: &&Record<M>| through(F::word(record).load(Acquire), target);
             if let Some(record) = group.taken().find(|record| !left(record)) {
                 self.at.store(group.as_ptr(), Relaxed);
                 self.obstacle.store(record.as_ptr(), Relaxed);
-                return Err(Obstacle::Reader(record, self.stall().filter(|_| self.open.is_due())));
+                return Err(record);
             }
         }
         if let Some(known) = known {
@@ -483,23 +510,82 @@ mod tests {
         use std::sync::Mutex;
         use std::vec::Vec;
         static TOLD: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
-        let domain = &RcuDomain::<Native>::new_in();
-        domain.synchronize();
-        domain.set_stall_nanos(1_000_000);
-        domain.on_stall(|stall| TOLD.lock().unwrap().push(*stall));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                refuse(libc::SYS_membarrier, None);
-                let cookie = domain.start_poll();
-                while TOLD.lock().unwrap().len() < 2 {
-                    assert!(!domain.poll(cookie));
-                    thread::yield_now();
-                }
+        // In a child, where no other test's grace periods serve this one.
+        let check = || {
+            let domain = &RcuDomain::<Native>::new_in();
+            drop(domain.enter()); // so that this thread does not rest
+            domain.set_stall_nanos(1_000_000);
+            domain.on_stall(|stall| TOLD.lock().unwrap().push(*stall));
+            let refused = thread::scope(|scope| {
+                let refused = scope.spawn(|| {
+                    refuse(libc::SYS_membarrier, None);
+                    let cookie = domain.start_poll();
+                    let mut over = false;
+                    while TOLD.lock().unwrap().len() < 2 {
+                        over |= domain.poll(cookie);
+                        thread::yield_now();
+                    }
+                    !over
+                });
+                refused.join().unwrap()
             });
-        });
-        domain.synchronize();
-        let told = TOLD.lock().unwrap();
-        assert!(told.iter().all(|stall| stall.thread == 0 && stall.nanos >= 1_000_000), "{told:?}");
+            domain.synchronize();
+            refused && TOLD.lock().unwrap().iter().all(|stall| stall.thread == 0 && stall.nanos >= 1_000_000)
+        };
+        if Native::prepare_fences() {
+            assert!(super::super::forks::in_a_child(check));
+        }
+    }
+
+    /// A grace period needs no heavy fence where the other threads have read nothing since they have retired a batch, or have
+    /// begun a section since it was opened; but it does where a thread has read since.
+    #[test]
+    fn threads_that_rest_cost_no_heavy_fence() {
+        use super::super::rcu::RcuDomain;
+        use super::super::strategy::GracePeriod;
+        use crate::machine::alone::refuse;
+        let check = || {
+            let domain = &RcuDomain::<Native>::new_in();
+            let reads = || drop(domain.enter());
+            let retires = || (0..1000).for_each(|_| domain.defer(|| ()));
+            let (begin, end) = (&Barrier::new(2), &Barrier::new(2));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let does = |work: &dyn Fn()| {
+                        begin.wait();
+                        work();
+                        end.wait();
+                    };
+                    does(&|| _ = record::own::<Native>());
+                    does(&reads);
+                    does(&reads);
+                    does(&reads);
+                    does(&retires);
+                });
+                refuse(libc::SYS_membarrier, None);
+                let other = || {
+                    begin.wait();
+                    end.wait();
+                };
+                let ends = || domain.poll(domain.start_poll());
+                other();
+                let before_its_first_section = ends();
+                other();
+                let cookie = domain.start_poll();
+                let after_a_section = domain.poll(cookie);
+                other(); // with the time of the grace period that is open, which may be one for an earlier ticket
+                domain.poll(cookie);
+                other();
+                let after_a_later_section = domain.poll(cookie);
+                other();
+                let after_a_batch = ends();
+                before_its_first_section && !after_a_section && after_a_later_section && after_a_batch
+            })
+        };
+        if !Native::prepare_fences() {
+            return;
+        }
+        assert!(super::super::forks::in_a_child(check));
     }
 
     /// Times wrap around: a reader that began before is still in the way, and one that began after is not.

@@ -37,7 +37,7 @@ use super::list::List;
 use super::pointer;
 use super::sieve::{BATCH, Sieve};
 use super::strategy::{Guard, Info, Reader, Reclaim};
-use crate::machine::record::{self, Hazards, Kept, NEEDS_FULL_FENCE, POINTERS, Records, SLOTS, Slots};
+use crate::machine::record::{self, Hazards, Kept, POINTERS, Records, SLOTS, Slots};
 use crate::machine::{Group, Native, Word};
 use alloc::boxed::Box;
 use core::hint::cold_path;
@@ -352,7 +352,7 @@ unsafe impl<M: Records, const FULL_FENCE: bool> Reclaim for HazardDomain<M, FULL
     fn reader(&self) -> HazardReader<'_, M, FULL_FENCE> {
         let kept = Kept::<M>::new();
         let record = kept.get();
-        let fenced = !FULL_FENCE && record.section.load(Relaxed) & NEEDS_FULL_FENCE != 0;
+        let fenced = !FULL_FENCE && !M::prepare_fences();
         let own = FULL_FENCE.then(|| {
             let guard = HazardGuard::<M, FULL_FENCE>::take_any(&record.hazards, None);
             let slots = guard.slots;

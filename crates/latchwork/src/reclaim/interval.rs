@@ -52,7 +52,7 @@ use super::header::{Header, ReclaimFn, Retire, note, prepare};
 use super::list::List;
 use super::pace::Rest;
 use super::strategy::{Guard, Info, Reader, Reclaim, Sections};
-use crate::machine::record::{self, INTERVAL, Kept, NEEDS_FULL_FENCE, Records, Slots};
+use crate::machine::record::{self, INTERVAL, Kept, Records, Slots};
 use crate::machine::{Arith, Group, Native, Word};
 use core::hint::cold_path;
 use core::marker::PhantomData;
@@ -374,7 +374,7 @@ unsafe impl<M: Records, const SHIFT: u32> Reclaim for IntervalDomain<M, SHIFT> {
     fn reader(&self) -> IntervalReader<'_, M, SHIFT> {
         const { assert!(usize::BITS >= 64, "eras need slots of 64 bits") };
         let record = Kept::<M>::new();
-        let fenced = record.get().section.load(Relaxed) & NEEDS_FULL_FENCE != 0;
+        let fenced = !M::prepare_fences();
         IntervalReader { record, fenced, domain: PhantomData }
     }
 

@@ -226,6 +226,11 @@ impl<M: Records> List<M> {
         Some(self.link(object, newest) >= self.look.load(Relaxed))
     }
 
+    /// See [`look_at`](Self::look_at).
+    pub(super) fn next_look(&self) -> u32 {
+        self.look.load(Relaxed)
+    }
+
     /// The next look is when so many objects have come in.
     pub(super) fn look_at(&self, count: u32) {
         self.look.store(count, Relaxed);

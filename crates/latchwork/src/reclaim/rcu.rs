@@ -34,15 +34,16 @@
 //!
 //! Each thread has a word, [`Record::section`], which only the thread itself writes. (When a record changes hands, its new
 //! owner writes first; in the child of a `fork`, the thread that forked writes to those of the threads that are not there.)
-//! Its upper 48 bits are the stamp. The next bit, [`NEEDS_FULL_FENCE`](crate::machine::record::NEEDS_FULL_FENCE), stays as it is
-//! for the life of the thread: it is set if `membarrier` is not to be had. It is in this word so that one test finds both this
-//! bit and a nested section. The lower 15 bits count the sections that are nested. The clock, [`Clocks::grace`], has the same
-//! layout, a count of 1 and the bit clear. So one store of the clock writes both the stamp and the count; a thread with the bit
-//! sets it in what it stores.
+//! Its upper 48 bits are the stamp. The next bit, [`NEEDS_FULL_FENCE`](crate::machine::record::NEEDS_FULL_FENCE), says that the
+//! next section begins with a full fence: the thread *rests*, or `membarrier` is not to be had (then the bit is set for ever). It
+//! is in this word so that one test finds both this bit and a nested section. The lower 15 bits count the sections that are nested.
+//! The clock, [`Clocks::grace`], has the same layout, a count of 1 and the bit clear. So one store of the clock writes both the stamp
+//! and the count, and the thread no longer rests; without `membarrier` it sets the bit in what it stores.
 //!
 //! | state | the word | the next state |
 //! |---|---|---|
-//! | outside | 0 nested; the stamp means nothing | inside, when the thread begins a section: it stores the clock |
+//! | outside | 0 nested; the stamp of the last section: the thread has seen that time | inside, when the thread begins a section: it stores the clock; resting, when it reclaims a batch or waits for a grace period |
+//! | resting | the same with the bit | inside, when the thread begins a section: it stores the clock, and issues a full fence |
 //! | inside | the stamp, 1 nested | nested, when the thread begins a section in the section: it adds 1; outside, when it drops the guard: it subtracts 1 |
 //! | nested | the stamp of the outermost section, 2 or more | one fewer, when the thread drops a guard |
 //!
@@ -58,6 +59,7 @@
 //! |---|---|---|---|
 //! | (B) | loads the clock (acquire) | has advanced it (release) | a section with the new stamp does not find what was removed before the advance; (A) orders the removal before it |
 //! | (C) | light fence, after it stored the stamp | heavy fence, after it advanced the clock | the leader sees the stamp, or all loads of the section come after the removal |
+//! | (C) | full fence in its place, if the thread rested | full fence, after it advanced the clock | the same, so that the leader needs no heavy fence if all threads rest or have a stamp of the new time |
 //! | (E) | stores the word (release) when a section begins and ends | loads the word (acquire) | what was done in a section happens before the end of the grace period; a leader may miss the end of a section and see the beginning of the next one, so that store releases as well |
 //!
 //! (A) orders what a retiring thread does: it takes a ticket after the removal, and the leader reads the tickets before it

@@ -18,8 +18,7 @@ fn enter<M: Records>(word: &M::U64, clock: &M::U64) {
     }
 }
 
-/// Begins the outermost section of a thread that has light fences. `false`: the section is nested, or the thread has no
-/// light fence, and nothing was done.
+/// Begins the outermost section of a thread that has light fences and does not rest. `false`: nothing was done.
 #[inline(always)]
 fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
     if word.load(Relaxed) & (NESTING | NEEDS_FULL_FENCE) != 0 {
@@ -28,21 +27,35 @@ fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
     // (B) pairs with the advance of the clock. (E) what was done in an earlier section happens before what a thread does
     // that sees this stamp.
     word.store(clock.load(Acquire), Release);
-    // (C) pairs with the heavy fence. A thread whose fences are not prepared has `NEEDS_FULL_FENCE` set, and does not come here.
+    // (C) pairs with the heavy fence. A thread that rests, or whose fences are not prepared, has `NEEDS_FULL_FENCE` set, and does
+    // not come here.
     M::lightest_fence();
     true
 }
 
-/// Begins a nested section, or a section of a thread without light fences.
+/// Begins a nested section, or a section of a thread that rests or has no light fences.
 #[cold]
 #[inline(never)]
 fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
     if nest::<M>(word, "32767 nested sections: guards are leaked") {
         return;
     }
-    // (B), (E) and (C) as in `try_enter`; here the fence is whatever the machine has.
-    word.store(clock.load(Acquire) | NEEDS_FULL_FENCE, Release);
-    M::light_fence();
+    let fenced = if M::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
+    // (B) and (E) as in `try_enter`.
+    word.store(clock.load(Acquire) | fenced, Release);
+    // (C) pairs with the leader's full fence: it may have seen that the thread rests. (The delivery of a signal orders as much for a
+    // section of its handler that nests before the fence.)
+    M::full_fence();
+}
+
+/// The calling thread *rests*, if it is outside of sections: its next section begins with a full fence, so that a leader that sees
+/// this needs no heavy fence on its behalf.
+pub(super) fn rest<M: Machine>(word: &M::U64) {
+    let now = word.load(Relaxed);
+    if now & (NESTING | NEEDS_FULL_FENCE) == 0 {
+        // (E) as the store at the end of a section: a leader may see this one and not that.
+        word.store(now | NEEDS_FULL_FENCE, Release);
+    }
 }
 
 /// Counts one more section, if the thread is inside of one already. Returns whether it is.

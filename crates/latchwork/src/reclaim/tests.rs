@@ -554,19 +554,20 @@ fn an_update_waits_at_the_limit() {
     assert_eq!((*cell.read(&domain.enter()), domain.garbage().objects), (16, 0));
 }
 
-/// On a thread without light fences, sections begin, nest and end all the same.
+/// A thread that rests begins, nests and ends sections all the same. It does not rest after that, until it waits for a grace period.
 #[test]
-fn sections_of_a_thread_without_light_fences() {
+fn sections_of_a_thread_that_rests() {
+    use crate::machine::Machine;
     use crate::machine::record::{NEEDS_FULL_FENCE, NESTING};
     std::thread::spawn(|| {
         let words = || {
             let record = record::own::<Native>();
             [record.section.load(Relaxed), record.online.load(Relaxed), record.pinned.load(Relaxed)]
         };
-        let record = record::own::<Native>();
-        for word in [&record.section, &record.pinned] {
-            word.store(NEEDS_FULL_FENCE, Relaxed);
-        }
+        let fenced = || words().map(|word| word & NEEDS_FULL_FENCE);
+        let resting = [NEEDS_FULL_FENCE, 0, NEEDS_FULL_FENCE];
+        let awake = if Native::prepare_fences() { [0; 3] } else { resting };
+        assert_eq!(fenced(), resting, "its first section begins with a full fence");
         let (rcu, epoch) = (RcuDomain::<Native>::new_in(), EpochDomain::<Native>::new_in());
         let qsbr = QsbrDomain::<Native>::new_in();
         let mut online = qsbr.reader();
@@ -574,19 +575,17 @@ fn sections_of_a_thread_without_light_fences() {
             let outer = (rcu.enter(), epoch.enter());
             let inner = (rcu.enter(), epoch.enter());
             assert_eq!(words().map(|word| word & NESTING), [2, 1, 2]);
+            assert_eq!(fenced(), awake);
             drop(outer);
             assert!(RcuDomain::<Native>::is_inside() && EpochDomain::<Native>::is_inside());
             drop(inner);
             assert!(!RcuDomain::<Native>::is_inside() && !EpochDomain::<Native>::is_inside());
+            assert_eq!(fenced(), awake);
             rcu.synchronize();
-            epoch.synchronize();
+            epoch.collect();
             online.quiescent();
             online.offline(|| qsbr.synchronize());
-            assert_eq!(words().map(|word| word & NEEDS_FULL_FENCE), [NEEDS_FULL_FENCE, 0, NEEDS_FULL_FENCE]);
-        }
-        drop(online);
-        for word in [&record.section, &record.pinned] {
-            word.store(0, Relaxed);
+            assert_eq!(fenced()[0], NEEDS_FULL_FENCE);
         }
     })
     .join()

@@ -112,6 +112,8 @@ pub enum Grouping {
     Apart,
     /// One group of all threads is made before they run.
     Together,
+    /// As `Apart`, and no thread has been in a section before: its first one begins with a full fence.
+    Fresh,
 }
 
 /// How a client is explored.
@@ -197,6 +199,11 @@ impl Model {
     /// The same with records for reclamation, each in a group of its own.
     pub const fn with_records(self) -> Self {
         Model { records: Some(Grouping::Apart), ..self }
+    }
+
+    /// The same for threads that have not been in a section before.
+    pub const fn with_fresh_records(self) -> Self {
+        Model { records: Some(Grouping::Fresh), ..self }
     }
 
     /// The same with all threads' records in one group.

@@ -369,6 +369,30 @@ fn rcu() {
     check("rcu", bounded(2), start, &[synchronizes, reads_on_and_exits as fn(&Rcu)], clean);
 }
 
+/// Threads that rest, and get their records meanwhile: full fences make up for an asymmetric pair that does nothing, and are needed.
+#[test]
+fn rcu_at_rest() {
+    let model = Model::new(2).with_fresh_records();
+    check("rcu at rest", model, start, &[synchronizes, reads_nested as fn(&Rcu)], clean);
+    check("rcu at rest", model, start, &[synchronizes, reads_and_exits as fn(&Rcu)], clean);
+    check("rcu at rest", model, start, &[retires, reads_twice as fn(&Rcu)], clean);
+    use Mistake::*;
+    for mistake in [NoHeavyFence, NoLightFence] {
+        check("rcu at rest", model.with_mistake(mistake), start, &[synchronizes, reads as fn(&Rcu)], clean);
+    }
+    for mistake in [NoFullFence, RelaxedRelease, RelaxedAcquire] {
+        crate::report("rcu at rest", || {
+            let failure =
+                model.with_mistake(mistake).check_fails(start, &[synchronizes, reads as fn(&Rcu)], |_| ());
+            format!("{mistake:?}: {failure}")
+        });
+    }
+    crate::report("rcu at rest", || {
+        let model = model.with_mistake(NoHeavyFence);
+        model.check_fails(start, &[synchronizes, reads_twice as fn(&Rcu)], |_| ())
+    });
+}
+
 /// A barrier in a section, beside a reader.
 #[test]
 fn rcu_ordered() {

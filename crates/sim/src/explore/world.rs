@@ -135,7 +135,12 @@ impl Surroundings for World {
             row.until_sample.store(0, Relaxed);
             row.unbiased.store(0, Relaxed);
         });
-        self.records.reset(grouped, Record::reset);
+        self.records.reset(grouped, |record| {
+            record.reset();
+            // Each thread counts as one that has been in a section before: others need a heavy fence on its behalf.
+            record.section.store(0, Relaxed);
+            record.pinned.store(0, Relaxed);
+        });
         self.clocks.grace.store(STEP | 1, Relaxed);
         self.clocks.epoch.store(STEP | 1, Relaxed);
         self.clocks.reached.iter().for_each(|time| time.store(0, Relaxed));

@@ -36,16 +36,25 @@ pub struct BucketLocked<D: Reclaim, R> {
 }
 
 impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
-    /// Looks `key` up where a lookup has met an element that an updater is removing: waits for the updater.
+    /// Looks `key` up where a section takes a call to begin, or a lookup has met an element that an updater is removing: then
+    /// waits for the updater.
+    ///
+    /// # Safety
+    ///
+    /// As [`Table::get`].
     #[cold]
     #[inline(never)]
-    fn look_again<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<Option<u64>, Reclaimed> {
+    unsafe fn look_again<'t>(
+        &'t self,
+        handle: &mut Handle<'t, D>,
+        key: u64,
+    ) -> Result<Option<u64>, Reclaimed> {
         let ((head, mask), mut looks) = (self.store.head(key), 0);
         loop {
             let guard = handle.reader.enter();
-            // SAFETY: nodes of this chain are retired in the store's domain, which the guard covers, after they have left
-            // the chain; before that they are marked, if `R::MARKS`.
-            if let Some(value) = unsafe { R::look(self.store.checked(&guard), head, key, mask) }? {
+            // SAFETY: nodes of this chain are retired in the store's domain, after they have left the chain; before that they are
+            // marked, if `R::MARKS`. The guard covers the domain: the handle is one of this table, as the caller promises.
+            if let Some(value) = unsafe { R::look(&guard, head, key, mask) }? {
                 return Ok(value);
             }
             drop(guard);
@@ -95,7 +104,8 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
         {
             return Ok(value);
         }
-        self.look_again(handle, key)
+        // SAFETY: the caller promises what `look_again` asks.
+        unsafe { self.look_again(handle, key) }
     }
 
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {

@@ -1,7 +1,7 @@
 //! The threads' records for reclamation, in a [`Roll`]. A thread that exits inside of a section leaves its record behind.
 //! The child of a fork keeps the record of the thread that forked, and makes the others idle.
 
-use super::super::record::{Clocks, NEEDS_FULL_FENCE, Record, Records, Stall};
+use super::super::record::{Clocks, Record, Records, Stall};
 use super::exit::Hook;
 use super::roll::Roll;
 use super::{Group, Machine, Native};
@@ -64,7 +64,7 @@ unsafe impl Records for Native {
         let _ = match thread {
             0 => write!(
                 line,
-                "latchwork: process {pid}: a grace period has not begun for {seconds} s, because membarrier is refused"
+                "latchwork: process {pid}: a grace period has not ended for {seconds} s, because membarrier is refused"
             ),
             _ => write!(
                 line,
@@ -119,11 +119,13 @@ fn take() -> &'static Own {
     // SAFETY: `after_fork` stores to words, which a forked child may do.
     register(&AT_FORK, || unsafe { libc::pthread_atfork(None, None, Some(after_fork)) });
     Hook::RECORDS.create(thread_exit);
-    let fenced = if Native::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
+    Native::prepare_fences();
     let found = RECORDS.take();
     // Release: what the owner before did in its last section happens before what a thread does that sees these stores: a
     // leader may see them and not the end of that section, pair (E) of `rcu`. Readers of QSBR issue full fences in any case.
-    for (word, value) in [(&found.section, fenced), (&found.pinned, fenced), (&found.online, 0)] {
+    // A leader that issues a full fence and no heavy one may miss that the record is taken: so the first section begins with
+    // a full fence.
+    for (word, value) in found.first_words() {
         word.store(value, Release);
     }
     if found.number.load(Relaxed) == 0 {

@@ -98,6 +98,24 @@ fn a_batch_on_the_shared_stack_is_full() {
     assert!(backlog.is_clean());
 }
 
+/// A thread that retires few objects looks at the clock with each of them, and one that has just filled a batch with each 64th.
+#[test]
+fn looks_are_rare_after_a_full_batch() {
+    let backlog = &Backlog::<Native>::new();
+    backlog.never_soon();
+    let next = || backlog.mine().expect("no other thread collects").next_look();
+    _ = backlog.push(retired(), 1 << 31);
+    assert_eq!(next(), 2);
+    let full = |count| (0..count).filter(|_| backlog.push(retired(), 1 << 31) == Due::Full).count();
+    assert_eq!(full(LARGEST_BATCH - 1), 1);
+    reclaim(backlog);
+    _ = backlog.push(retired(), 1 << 31);
+    assert_eq!(next(), super::super::due::LOOK);
+    assert_eq!(full(LARGEST_BATCH - 1), 1);
+    reclaim(backlog);
+    assert!(backlog.is_clean());
+}
+
 /// What comes in counts, also when a part of it has been reclaimed.
 #[test]
 fn a_list_counts_what_is_left() {

@@ -174,7 +174,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("reclaim/due.rs", "native has_come reclaim"),
     ("reclaim/epoch.rs", "enter"),
-    ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience"),
+    ("reclaim/grace.rs", "word clock reached new start is_over poll wait stall set_patience rest"),
     ("reclaim/hazard.rs", "clear bound is_clean"),
     ("reclaim/ordered.rs", "barrier_anywhere"),
     ("reclaim/interval.rs", "is_inside"),

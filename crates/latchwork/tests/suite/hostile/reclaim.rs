@@ -121,6 +121,10 @@ fn periods() {
     let deadline = Some(Deadline { clock: Clock::Monotonic, nanos: 0 });
     assert!(!grace.wait(u64::MAX, Pace::Expedited, deadline, &|_| ()));
     _ = grace.stall();
+    let section = global().enter();
+    Grace::<Native, General>::rest();
+    drop(section);
+    Grace::<Native, General>::rest();
 }
 
 pub fn strategies() {

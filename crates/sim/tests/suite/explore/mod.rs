@@ -151,7 +151,7 @@ fn mistakes_are_found() {
         (NoHeavyFence, &["bravo-2d-shfl-rw"], &[BESIDE]),
         (NoHeavyFence, &["rcu", "epoch", "interval", "hazard"], &[RECLAIMED, "was never reclaimed"]),
         (NoHeavyFence, &["counted"], &["twice", "was never reclaimed", RECLAIMED, STUCK, "no end"]),
-        (NoFullFence, &["qsbr"], &[RECLAIMED]),
+        (NoFullFence, &["qsbr", "rcu"], &[RECLAIMED]),
         (NoTornTimeout, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
         (BlindRelease, &["shfl", "shfl-rw", "bravo-2d-shfl-rw", "rwsem", "seqlock"], &[STUCK]),
         // Two threads with one record: what the one protects seems to be the other's own.
