@@ -12,8 +12,8 @@
 //! | bit of `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
-//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave`, or for one that may nap there, `unlock_fair` | the unlock, which then unparks the head; a torn one |
-//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
+//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `park`; the holder for the next head, `leave`, or for one that may nap there, `unlock_fair` | the unlock, which then unparks the head; a torn one |
+//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `demand`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
 //! [`turn`](super::turn) has the bits of the word `turn`.
 //!
@@ -43,7 +43,7 @@
 //!   as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
-//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a spin, rarely a sleep.
+//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again at the head's next look, rarely after a sleep.
 //!   A head that gives up takes back what was demanded for it, by `unlock_fair` too; the next head begins anew.
 //! - *A suspended waiter* is passed ([`sleepers`]), or, by chance, a late one. No newcomer queues behind one: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
@@ -227,11 +227,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
-    fn ask(&self, bits: u32) {
-        let word = self.word();
-        if word.has(HELD) {
-            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
+    /// The head keeps newcomers out, also while the lock is free: otherwise they may take it until the head next looks, over and over.
+    fn demand(&self) {
+        if !self.word().has(DEMAND) {
+            self.word.fetch_or(DEMAND, Relaxed);
         }
     }
 
@@ -281,15 +280,21 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         let take = || self.take(self.word());
         let (mut has_parked, mut demands) = (false, !P::STEALING);
         loop {
+            if demands {
+                self.demand();
+            }
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
             if self.turn.get().has(LAPSED) {
                 self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
-            if demands {
-                self.ask(DEMAND);
-            }
             let nanos = if spun && !demands { 0 } else { P::SPIN };
-            if sleepers::spin::<M, P>(nanos, demands, || !self.is_locked(), take) {
+            let free = || {
+                if demands {
+                    self.demand();
+                }
+                !self.is_locked()
+            };
+            if sleepers::spin::<M, P>(nanos, demands, free, take) {
                 return true;
             }
             spun = true;
@@ -307,9 +312,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
+    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time. It sets
+    /// them for the holder's unlock, anew before each sleep, unless the lock is free.
     fn park(&self, bits: u32, deadline: Option<Deadline>) {
-        self.ask(bits);
+        let word = self.word();
+        if word.has(HELD) {
+            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
+        }
         sleepers::let_release_end::<M>();
         let word = self.word();
         if word.has(PARKED) {
@@ -322,7 +331,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
         self.turn.begin();
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
-        // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
+        // it, and only the head sets bits. The next head may have done so if it woke up by itself; then it does so again.
         match locked {
             true if !P::STEALING => self.word.store(HELD | DEMAND, Relaxed),
             false if P::STEALING => _ = self.word.fetch_and(!DEMAND, Relaxed),
