@@ -92,7 +92,7 @@ macro_rules! waiting {
             "off",
             const BESIDE: bool = false;
         );
-        variant!($visitor, $lock, "no spins after spins in vain", "off", const LEARNS: bool = false;);
+        variant!($visitor, $lock, "no spins after spins in vain", "off", const TRIAL: u32 = 1;);
         variant!($visitor, $lock, "requeue of the next head", "off", const REQUEUES: bool = false;);
     };
 }

@@ -22,6 +22,7 @@ use std::cell::{Cell, RefCell};
 struct Crowd {
     machine: &'static str,
     threads: usize,
+    seed: u64,
     ns: u64,
     /// Nanoseconds inside and outside, by thread.
     inside: fn(usize) -> u64,
@@ -71,8 +72,12 @@ impl Crowd {
                 work((self.outside)(me));
             }
         };
-        let options =
-            Options { placement: Placement::RoundRobin, limit_ns: self.ns * 10, ..Options::default() };
+        let options = Options {
+            seed: self.seed,
+            placement: Placement::RoundRobin,
+            limit_ns: self.ns * 10,
+            ..Options::default()
+        };
         let bodies = (0..self.threads).map(|_| Box::new(body) as Box<dyn FnOnce()>).collect();
         let report = run(&Profile::find(self.machine).unwrap(), &options, bodies).unwrap();
         let column = |i: usize| counts.iter().map(|c| c[i].get()).collect();
@@ -98,6 +103,7 @@ impl Urgency for ByNumber {
 const HURRY: Crowd = Crowd {
     machine: "4x12",
     threads: 40,
+    seed: 1,
     ns: 4_000_000,
     inside: |_| 400,
     outside: |me| if me < 4 { 20_000 + me as u64 * 777 } else { 200 },
@@ -150,6 +156,13 @@ fn the_urgent_are_passed_by_few() {
                 <= FEW
         );
     }
+    // The queue begins in each run with a head that finds the lock free now and then, in the hands of threads that take it over
+    // and over. If that head does not keep them out, they pass the urgent for as long as it spins: 22 with seed 1, 5 with seeds 9 and 16.
+    for seed in 2..=32 {
+        let crowd = Crowd { threads: 20, inside: |_| 50, seed, ..HURRY };
+        let what = format!("priority, shfl, 20 on 4x12, seed {seed}");
+        assert!(check::<RawShfl<Sim, Priority<ByNumber>>>(&what, crowd) <= FEW);
+    }
 }
 
 /// A thread's time inside, by thread.
@@ -173,6 +186,7 @@ impl Account for InSim {
 const GREED: Crowd = Crowd {
     machine: "2x8",
     threads: 8,
+    seed: 1,
     ns: 300_000_000,
     inside: |me| if me == 0 { 20_000 } else { 2_000 },
     outside: |_| 500,
@@ -210,7 +224,7 @@ fn time_inside_is_shared_out() {
 
 /// Sections that touch nothing but the lock, on every processor.
 const BUSY: Crowd =
-    Crowd { machine: "e7-8890v4", threads: 192, ns: 1_500_000, inside: |_| 50, outside: |_| 300 };
+    Crowd { machine: "e7-8890v4", threads: 192, seed: 1, ns: 1_500_000, inside: |_| 50, outside: |_| 300 };
 
 #[test]
 fn near_nodes_come_before_far_ones() {

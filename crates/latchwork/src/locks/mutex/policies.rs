@@ -86,8 +86,8 @@ pub trait Urgency: Send + Sync + 'static {
 /// urgency, and no thread steals from a head that has asked for the lock.
 ///
 /// An urgent thread waits for threads that are as urgent and came before it. Of the others it waits for three as a rule: the
-/// holder, the head, and the next waiter, which looks at the whole queue before it takes the lock. It waits for more if a
-/// newcomer takes the lock before the head has asked for it, or if a waiter has queued but not linked itself yet: the next
+/// holder, the head, and the next waiter, which looks at the whole queue before it takes the lock. It waits for more if
+/// newcomers take the lock before the queue has a head, or if a waiter has queued but not linked itself yet: the next
 /// waiter then does not see who stands behind that one. After
 /// [`PATIENCE`](Policy::PATIENCE) more urgent threads in a row, one other thread has its turn, so no thread starves.
 /// The holder does not inherit the urgency of a waiter, because the scheduler alone gives out processors.

@@ -12,8 +12,8 @@
 //! | bit of `word` | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | HELD | a thread holds the lock | (A) acquire: the new holder, which clears the other bits: `try_free`, `take` | (A) release: `unlock`, `unlock_slow` |
-//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `ask`; the holder for the next head, `leave` | the unlock, which then unparks the head; a torn one |
-//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `ask`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
+//! | PARKED | a hint: the head sleeps at `word`; only beside HELD | the head before it parks, `park`; the holder for the next head, `leave`, or for one that may nap there, `unlock_fair` | the unlock, which then unparks the head; a torn one |
+//! | DEMAND | no newcomer may steal, and a free lock is left to the head | the head after [`TURN`](Policy::TURN), `demand`; the holder, `unlock_fair`, `leave` | a new holder; a head that gives up (if it may be stolen from); an unlock without a queue; a torn one |
 //!
 //! [`turn`](super::turn) has the bits of the word `turn`.
 //!
@@ -22,7 +22,7 @@
 //! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
 //! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
 //! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
-//! beside a free lock, which any other thread may take; so each of its sleeps is bounded ([`Intervals`](sleepers::Intervals)).
+//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 1 ms.
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //!
 //! # How long a waiter waits, and where that differs from the paper
@@ -39,11 +39,11 @@
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
 //! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)).
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
-//!   a sixteenth of a turn, an eighth, and so on, and looks in between. No unlock wakes it: an idle lock may be unused for a nap,
-//!   63 us or as long as the head has waited.
+//!   as long as it has waited so far, again and again, and looks in between. No unlock wakes it: an idle lock may be unused for as long
+//!   as the head has waited.
 //! - *Its turn.* After [`TURN`](Policy::TURN), or the nap that it is in by then, the head demands the lock, spins again, and newcomers
 //!   may not steal it. A waiter behind `n` others (and up to 15 of its node that each may bring) waits for about `n + 1` times (two
-//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again after a spin, rarely a sleep.
+//!   turns, sections and wakeups), if a wakeup takes less than `PROMISE_BOUND`. A torn demand is made again at the head's next look, rarely after a sleep.
 //!   A head that gives up takes back what was demanded for it, by `unlock_fair` too; the next head begins anew.
 //! - *A suspended waiter* is passed ([`sleepers`]), or, by chance, a late one. No newcomer queues behind one: nodes would pile up.
 //! - *No wakeup inside the section.* A new holder requeues a parked successor to `word` (futex), so that the unlock unparks it.
@@ -54,12 +54,12 @@
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
-use super::sleepers::{self, Head, READY, Sleeps};
+use super::sleepers::{self, Head, READY};
 use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
 use crate::locks::for_assembly::CompareMutex;
-use crate::machine::{Arith, Deadline, Machine, Native, QNode, Word};
+use crate::machine::{Arith, Deadline, Machine, Nap, Native, QNode, Word};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use core::{marker::PhantomData, ptr::null_mut};
 
@@ -163,8 +163,7 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 impl<M: Machine, P: Policy> Fair for RawShfl<M, P> {
     unsafe fn unlock_fair(&self, (): ()) {
         if !self.is_queue_empty() && !self.is_lapsed() {
-            self.word.fetch_or(DEMAND, Relaxed);
-            self.turn.end_nap(); // (N)
+            self.word.fetch_or(DEMAND | PARKED, Relaxed); // the head may nap at the word
         }
         // SAFETY: the caller's token came from the acquisition that this ends.
         unsafe { self.unlock(()) };
@@ -228,11 +227,10 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         }
     }
 
-    /// Sets `bits` for the holder's unlock, unless the lock is free. Only the head asks. It asks again after each sleep.
-    fn ask(&self, bits: u32) {
-        let word = self.word();
-        if word.has(HELD) {
-            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
+    /// The head keeps newcomers out, also while the lock is free: otherwise they may take it until the head next looks, over and over.
+    fn demand(&self) {
+        if !self.word().has(DEMAND) {
+            self.word.fetch_or(DEMAND, Relaxed);
         }
     }
 
@@ -241,6 +239,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, deadline: Option<Deadline>, beside: bool) -> bool {
+        let mut nap = Nap::new();
         loop {
             let spins =
                 self.is_queue_empty() || beside && self.turn.get().has(ASLEEP) && !self.word().has(DEMAND);
@@ -253,11 +252,12 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if !self.is_lapsed() {
                 return self.lock_queued(deadline, spins);
             }
-            // `None`: the head runs again, and the caller may queue.
-            let attempt = || self.is_lapsed().then(|| self.steal());
-            if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
-                return locked;
+            // Nodes would pile up behind a suspended head, so the caller stays outside of the queue, and begins anew.
+            let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
+            if left == 0 {
+                return self.steal();
             }
+            nap.take::<M>(left);
         }
     }
 
@@ -278,17 +278,23 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at once.
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
-        let (mut sleeps, mut demands) = (Sleeps::new::<P>(), !P::STEALING);
+        let (mut has_parked, mut demands) = (false, !P::STEALING);
         loop {
+            if demands {
+                self.demand();
+            }
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || !self.is_locked());
             if self.turn.get().has(LAPSED) {
                 self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
-            if demands {
-                self.ask(DEMAND);
-            }
             let nanos = if spun && !demands { 0 } else { P::SPIN };
-            if sleepers::spin::<M, P>(nanos, demands, || !self.is_locked(), take) {
+            let free = || {
+                if demands {
+                    self.demand();
+                }
+                !self.is_locked()
+            };
+            if sleepers::spin::<M, P>(nanos, demands, free, take) {
                 return true;
             }
             spun = true;
@@ -300,13 +306,19 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
                 continue;
             }
             let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
-            sleeps.take::<M, P>(&self.turn, deadline, demands, || self.word().has(DEMAND), park);
+            let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, DEMAND));
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, park);
+            has_parked = true;
         }
     }
 
-    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time.
+    /// Parks the head until an unlock finds PARKED, which is one of `bits`, or until the deadline. May return at any time. It sets
+    /// them for the holder's unlock, anew before each sleep, unless the lock is free.
     fn park(&self, bits: u32, deadline: Option<Deadline>) {
-        self.ask(bits);
+        let word = self.word();
+        if word.has(HELD) {
+            _ = self.word.compare_exchange(word.0, word.0 | bits, Relaxed, Relaxed);
+        }
         sleepers::let_release_end::<M>();
         let word = self.word();
         if word.has(PARKED) {
@@ -319,7 +331,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
         // The next head's turn begins. This is before that head's own changes, by (R), (L) or (C) of `sleepers`.
         self.turn.begin();
         // The plain stores to `word`, here and below, overwrite no other thread's change: the lock is held, so no thread can take
-        // it, and only the head asks. The next head may have asked already if it woke up by itself; then it asks again.
+        // it, and only the head sets bits. The next head may have done so if it woke up by itself; then it does so again.
         match locked {
             true if !P::STEALING => self.word.store(HELD | DEMAND, Relaxed),
             false if P::STEALING => _ = self.word.fetch_and(!DEMAND, Relaxed),

@@ -27,15 +27,15 @@
 //! waiters must get the lock nevertheless:
 //!
 //! - A suspended head keeps a free lock for [`PROMISE_BOUND`]. A thread that finds it free then passes, and sets LAPSED until the
-//!   head runs again. A parked waiter looks at growing intervals ([`Intervals`]: 10 ms to 0.54 s). Behind such a head it takes the lock
+//!   head runs again. A parked waiter looks after 10 ms, 20 ms and so on, up to 0.33 s. Behind such a head it takes the lock
 //!   if it is free just then, and abandons its node. Nodes therefore come from the machine's type-stable pool.
 //! - A waiter may be suspended before it has linked itself. The leaving head writes [`left`] in place of the link, and leaves its
 //!   node to that waiter, which is the head when it runs again.
 
 use super::policies::NoPolicy;
 use super::shuffle::{Policy, Waiter, shuffle};
-use super::turn::{ASLEEP, PROMISE_BOUND, Turn};
-pub(crate) use crate::locks::backoff::{Intervals, wait_outside};
+use super::turn::{ASLEEP, PROMISE_BOUND, Turn, age};
+use crate::locks::bits::Bits;
 use crate::machine::{Arith, Deadline, MICRO, Machine, QNode, Wait, Word, or_abort};
 use core::{mem::replace, ptr::null_mut, sync::atomic::Ordering::*};
 
@@ -48,9 +48,22 @@ pub(crate) const INVITED: u32 = 4;
 /// Waiters of a group in a row. Newcomers that steal keep the lock in one place too: in the simulator, 1024 is no faster.
 const IN_A_ROW: u32 = 16;
 
+/// Microseconds (of 1024 ns) after which a parked waiter wakes up by itself at most: a thousand of them take 4% of a processor.
+const LONGEST_SLEEP: u32 = 32 * PROMISE_BOUND;
+
 /// In a node's `next`: the owner has left, and the node belongs to the waiter that is about to link itself.
 fn left<M: Machine>() -> *mut QNode<M> {
     core::ptr::without_provenance_mut(1)
+}
+
+/// So many microseconds (of 1024 ns), in nanoseconds.
+fn nanos(micros: u32) -> u64 {
+    u64::from(micros) << MICRO
+}
+
+/// The earlier of the two deadlines.
+fn earlier<M: Machine>(one: Option<Deadline>, other: Option<Deadline>) -> Option<Deadline> {
+    one.into_iter().chain(other).min_by_key(Deadline::left::<M>)
 }
 
 /// Puts `node` at the end of the queue. Returns whether its owner is the head.
@@ -104,7 +117,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     };
     // It does not look earlier: no head is suspended before that, and each look costs two context switches. With looks after 1
     // and 5 ms, 8 to 64 threads on two CPUs were slower by 5 to 10%, with sections of 5 us and pauses of 2 us.
-    let mut intervals = Intervals::of_waiter(u64::from(PROMISE_BOUND) << MICRO);
+    let mut sleep = PROMISE_BOUND;
     let mut woke_by_itself = false;
     loop {
         let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
@@ -127,7 +140,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         if late {
             return Err(false);
         }
-        let until = intervals.until::<M>(deadline);
+        let until = earlier::<M>(deadline, M::safety_timeout(nanos(sleep)));
+        sleep = (2 * sleep).min(LONGEST_SLEEP);
         while node.status().load(Relaxed) == NODE_PARKED {
             if M::wait(node.status(), NODE_PARKED, until) == Wait::TimedOut {
                 if enter(false) {
@@ -225,38 +239,24 @@ pub(crate) fn let_release_end<M: Machine>() {
     (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
 }
 
-/// How a head sleeps: it parks. If it then finds the lock held again, it was robbed, and naps from then on.
-pub(crate) struct Sleeps {
-    parks: Intervals,
-    naps: Intervals,
-    has_parked: bool,
-}
-
-impl Sleeps {
-    pub fn new<P: Policy>() -> Self {
-        Sleeps { parks: Intervals::of_head(), naps: Intervals::of_naps(P::TURN), has_parked: false }
-    }
-
-    /// Sleeps once, until the `deadline` at most. A head that `demands` the lock always parks. A nap is left out, or ended (N), if
-    /// the lock `is_left` to the head.
-    pub fn take<M: Machine, P: Policy>(
-        &mut self,
-        turn: &Turn<M>,
-        deadline: Option<Deadline>,
-        demands: bool,
-        is_left: impl FnOnce() -> bool,
-        park: impl FnOnce(Option<Deadline>),
-    ) {
-        let asleep = turn.0.fetch_or(ASLEEP, Acquire) | ASLEEP; // (N)
-        if self.has_parked && !demands && P::NAPS {
-            let nap = self.naps.next().min(deadline.map_or(u64::MAX, |deadline| deadline.left::<M>()));
-            if !is_left() {
-                M::doze_at(&turn.0, asleep, nap);
-            }
-        } else {
-            park(self.parks.until_torn::<M>(deadline));
-            self.has_parked = true;
+/// The head sleeps once, for as long as it has waited at most, and until the `deadline` at most: it parks, or naps at the lock's
+/// `word`. No nap begins, or goes on, once `left` is set there: a fair unlock leaves the lock to the head so, and wakes it.
+pub(crate) fn sleep<M: Machine, P: Policy>(
+    turn: &Turn<M>,
+    deadline: Option<Deadline>,
+    nap: Option<(&M::U32, u32)>,
+    park: impl FnOnce(Option<Deadline>),
+) {
+    // Acquire: the clock is read afterwards, in `age`.
+    let waited = age::<M>(Bits(turn.0.fetch_or(ASLEEP, Acquire)));
+    if let Some((word, left)) = nap {
+        let seen = Bits::of::<M>(word);
+        if !seen.has(left) {
+            let most = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
+            M::doze_at(word, seen.0, nanos(waited).min(most));
         }
-        turn.0.fetch_and(!ASLEEP, Relaxed);
+    } else {
+        park(earlier::<M>(deadline, M::torn_timeout(nanos(waited.clamp(P::TURN, LONGEST_SLEEP)))));
     }
+    turn.0.fetch_and(!ASLEEP, Relaxed);
 }

@@ -39,11 +39,11 @@
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
 //! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
-//! | (N) | the head naps if CLAIMED is not set | a fair unlock sets CLAIMED, and ends the nap: see [`turn`](crate::locks::mutex::turn) |
+//! | (N) | the head naps at `word`, as it was without CLAIMED | a fair unlock sets CLAIMED there, and wakes: the head does not begin to sleep, or is woken |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
-//! bounded ([`Intervals::until_torn`](crate::locks::backoff::Intervals::until_torn)): 1 ms at first.
+//! bounded: 1 ms, or as long as the head has waited.
 //!
 //! # Where it differs from the paper
 //!
@@ -55,8 +55,8 @@
 //! - *A head is passed for one turn*, [`TURN`](Policy::TURN): a waiting reader does not shut writers out at once, nor a waiting
 //!   writer other writers. Then the head sets CLAIMED, which shuts newcomers out: for a writer it is the paper's writer-waiting
 //!   bit, for a reader its early increment. A reader that enters sets it for a head that sleeps until no reader is inside.
-//! - *A robbed head naps*: if another thread entered before the woken head ran, the head sleeps for a sixteenth of a turn, an
-//!   eighth, and so on, and no release has to wake it.
+//! - *A robbed head naps*: if another thread entered before the woken head ran, the head sleeps for as long as it has
+//!   waited, again and again, and no release has to wake it.
 //! - *Bounded unfairness.* A waiter with `n` waiters in front of it waits for at most `n + 1` times (a turn, the time until an
 //!   unparked thread runs, and the sections inside), if unparked threads run within `PROMISE_BOUND` (10 ms).
 //! - *Readers in a row enter together.* A reader that enters from the queue wakes the readers that sleep right behind it. Each

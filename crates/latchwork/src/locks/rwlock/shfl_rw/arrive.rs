@@ -6,7 +6,7 @@ use crate::locks::bits::Bits;
 use crate::locks::mutex::shuffle::Policy;
 use crate::locks::mutex::sleepers;
 use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
-use crate::machine::{Arith, Deadline, Machine, Word};
+use crate::machine::{Arith, Deadline, Machine, Nap, Word};
 use core::sync::atomic::Ordering::*;
 
 impl<M: Machine, P: Policy> RawShflRw<M, P> {
@@ -146,6 +146,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_lock(&self, side: Side, deadline: Option<Deadline>, watch: &dyn Fn()) -> bool {
+        let mut nap = Nap::new();
         loop {
             let beside = P::BESIDE && self.turn.get().has(ASLEEP) && !self.state().has(CLAIMED);
             let spins = self.is_queue_empty() || beside;
@@ -156,14 +157,12 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if !self.state().has(LAPSED) {
                 return self.lock_queued(side, deadline, spins, watch);
             }
-            // `None`: the head runs again, and the caller may queue.
-            let attempt = || {
-                watch();
-                self.state().has(LAPSED).then(|| self.steal(side))
-            };
-            if let Some(locked) = sleepers::wait_outside::<M>(deadline, attempt) {
-                return locked;
+            let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());
+            if left == 0 {
+                return self.steal(side);
             }
+            nap.take::<M>(left);
+            watch();
         }
     }
 

@@ -99,7 +99,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     fn leave_to_head(&self) {
         if !self.is_queue_empty() && !self.state().has(LAPSED) {
             self.word.fetch_or(CLAIMED | LEFT, Relaxed);
-            self.turn.end_nap(); // (N)
+            unpark::<M>(&raw const self.word); // (N)
         }
     }
 }

@@ -5,7 +5,7 @@ use super::words::*;
 use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, READY, Sleeps};
+use crate::locks::mutex::sleepers::{self, Head, READY};
 use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
@@ -73,7 +73,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         mut spun: bool,
         watch: &dyn Fn(),
     ) -> bool {
-        let mut sleeps = Sleeps::new::<P>();
+        let mut has_parked = false;
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | PARKED); // the head runs
@@ -101,8 +101,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if drains && !demands && !self.withdraws_claim() {
                 continue;
             }
-            let is_left = || self.state().has(CLAIMED);
-            sleeps.take::<M, P>(&self.turn, deadline, demands, is_left, |until| self.park(side, until));
+            let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, CLAIMED));
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, until));
+            has_parked = true;
             watch();
         }
     }
