@@ -343,6 +343,28 @@ static void timeout_beside_a_holder(void) {
     pthread_join(thread, NULL);
 }
 
+/* A condition variable is not destroyed before the waiters that have been notified are out of their wait. */
+static lw_cond_t ended;
+static int is_destroyed;
+
+static void *destroy_it(void *unused) {
+    CHECK(lw_cond_destroy(&ended) == 0);
+    __atomic_store_n(&is_destroyed, 1, __ATOMIC_RELEASE);
+    return unused;
+}
+
+static void destroyed_while_waited(void) {
+    struct timespec ms = {0, 20000000};
+    pthread_t thread;
+    uint32_t ticket = lw_cond_prepare(&ended);
+    lw_cond_broadcast(&ended);
+    CHECK(pthread_create(&thread, NULL, destroy_it, NULL) == 0);
+    nanosleep(&ms, NULL);
+    CHECK(!__atomic_load_n(&is_destroyed, __ATOMIC_ACQUIRE));
+    lw_cond_finish(&ended, ticket, 0);
+    pthread_join(thread, NULL);
+}
+
 static void conditions(void) {
     struct timespec soon = in_ms(CLOCK_MONOTONIC, 20), real = in_ms(CLOCK_REALTIME, 20), wrong = {0, -1};
     pthread_t thread;
@@ -388,6 +410,7 @@ static void conditions(void) {
     CHECK(lw_cond_finish(&cond, ticket, ETIMEDOUT) == 0);
 
     timeout_beside_a_holder();
+    destroyed_while_waited();
     turn = 0;
     in_threads(take_turns);
     CHECK(turn == 200 * THREADS && !lw_cond_has_waiters(&cond));

@@ -54,7 +54,8 @@ static int value;
 int main(void) {
     long of_process = 0, of_domain = 0, of_maps = 0;
     int thread = 0;
-    uint64_t nanos = 0, more = 0;
+    uint64_t nanos = 0, more = 0, between;
+    struct timespec first, now;
     pthread_t stalled;
     lw_rcu_domain *domain = lw_rcu_domain_create();
     CHECK(!lw_rcu_stall(NULL, &thread, &nanos) && thread == 0 && nanos == 0);
@@ -74,6 +75,7 @@ int main(void) {
     CHECK(lw_rcu_stall(NULL, &thread, &nanos) && thread == reader && nanos >= 1000000);
     pause_for(1);
     CHECK(lw_rcu_stall(NULL, &thread, &more) && more > nanos);
+    clock_gettime(CLOCK_MONOTONIC, &first);
     CHECK(!lw_rcu_stall(domain, &thread, &nanos));
 
     /* Those of the default domain, and of the maps. */
@@ -83,6 +85,10 @@ int main(void) {
         retire(NULL, 512);
         CHECK(!lw_rcu_poll(number) && of(&of_process) == before);
     }
+    /* Of these two stalls, the program is told of the longer one. */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    between = (now.tv_sec - first.tv_sec) * 1000000000 + (now.tv_nsec - first.tv_nsec);
+    CHECK(lw_rcu_stall(NULL, &thread, &nanos) && nanos >= more + between);
     lw_rcu_on_stall(NULL, 1000000, count, &of_maps);
     map = lw_rcu_map_create(NULL, NULL, NULL);
     while (of(&of_maps) == 0) {

@@ -340,6 +340,51 @@ fn an_entry_drops_its_key_unlocked() {
     assert!(MAP.get(&Key(2)).is_some_and(|count| *count >= 2));
 }
 
+/// Less room that is asked for takes none away, and neither does `clear`.
+#[test]
+fn room_stays() {
+    let map = RcuMap::with_capacity(10_000);
+    map.insert(1, 1);
+    let room = map.capacity();
+    map.reserve(1);
+    assert_eq!(map.capacity(), room);
+    map.clear();
+    assert_eq!(map.capacity(), room);
+}
+
+/// An element that is equal to another one, and can be told from it.
+#[derive(Debug)]
+struct Twin(u32, &'static str);
+impl PartialEq for Twin {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Twin {}
+impl Hash for Twin {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
+
+#[test]
+fn rcu_set_is_a_set() {
+    let [few, many, others] =
+        [&[1, 2][..], &[1, 2, 3], &[2, 4]].map(|all| all.iter().copied().collect::<RcuSet<u32>>());
+    assert!(few.is_subset(&few) && few.is_subset(&many) && !many.is_subset(&few) && !few.is_subset(&others));
+    assert!(many.is_superset(&few) && !few.is_superset(&many) && !others.is_superset(&few));
+    assert!(
+        !few.is_disjoint(&others) && !few.is_disjoint(&many) && RcuSet::from([3_u32]).is_disjoint(&others)
+    );
+    let twins = RcuSet::from([Twin(1, "first")]);
+    assert!(!twins.insert(Twin(1, "second")));
+    assert_eq!(
+        twins.get(&Twin(1, "")).map(|twin| twin.1),
+        Some("first"),
+        "as `std` has it, the first one stays"
+    );
+}
+
 /// Buckets that have been replaced count with their size.
 #[test]
 fn replaced_buckets_count_as_garbage() {

@@ -288,7 +288,7 @@ where
     }
 
     /// The number of updates of single elements so far, wrapping around. The last one's root may not be stored yet.
-    pub(super) fn updates(&self) -> usize {
+    pub fn updates(&self) -> usize {
         self.updates.load(Acquire) // (B)
     }
 

@@ -467,6 +467,31 @@ fn a_fair_release_ends_a_nap() {
     });
 }
 
+/// A waiter has put itself at the end of the queue, but is not linked yet. The head in front of it gets the lock, and leaves its node
+/// to that waiter. Up to 2 preemptions, from the arrival of that waiter on, and none of the holder.
+#[test]
+fn a_head_leaves_its_node_to_an_arrival() {
+    fn waits<L: RawMutex>(shared: &Shared<L>) {
+        loom::stop_exploring();
+        once(shared);
+    }
+    fn arrives<L: RawMutex>(shared: &Shared<L>) {
+        loom::explore();
+        once(shared);
+    }
+    fn releases<L: RawMutex<Token = ()>>(shared: &Shared<L>) {
+        loom::stop_exploring();
+        shared.finish(());
+        loom::explore();
+    }
+    type L = RawShfl<Loom>;
+    let held = |shared: &Shared<L>| shared.lock.lock();
+    let threads: &[fn(&Shared<L>)] = &[waits, arrives, releases];
+    crate::report(L::INFO.name, || {
+        Model::new(2).check((Shared::<L>::new, held), threads, free_after::<L, 3>)
+    });
+}
+
 /// The lock may be destroyed as soon as it has been released for the last time; every interleaving.
 #[test]
 fn destroyed_by_the_last() {

@@ -4,6 +4,7 @@ use crate::machine::{DEADLINE, Loom, Mistake, Model, deep, one_fewer_daily, stay
 use latchwork::locks::rwlock::RawRwLock;
 use latchwork::locks::rwlock::bravo::Rows;
 use latchwork::locks::rwlock::pf_t::RawPfT;
+use latchwork::locks::rwlock::shfl_rw::RawShflRw;
 use latchwork::registry::{self, Visitor};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -527,4 +528,23 @@ fn finds_torn_release() {
     for_each_rwlock!(R if R::INFO.name == "shfl-rw" => Model::new(3)
         .with_mistake(Mistake::BlindRelease)
         .check_fails(Shared::<R>::new, &[writes, writes], free_after::<R, 2>));
+}
+
+/// Two readers sleep behind a writer. The first one gets the lock, and invites the second one, which abandons its node, or becomes the
+/// head when it is inside already. Up to 2 preemptions, from the writer's release on.
+#[test]
+fn an_invited_reader_leaves_its_node() {
+    type L = RawShflRw<Loom>;
+    fn sleeps(shared: &Shared<L>) {
+        loom::stop_exploring();
+        reads(shared);
+    }
+    fn releases(shared: &Shared<L>) {
+        loom::explore();
+        shared.finish_write(());
+    }
+    let held = |shared: &Shared<L>| shared.lock.write();
+    crate::report("shfl-rw", || {
+        Model::new(2).check((Shared::<L>::new, held), &[sleeps, reads, releases], free_after::<L, 1>)
+    });
 }

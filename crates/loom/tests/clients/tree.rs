@@ -140,6 +140,19 @@ fn a_tree_with_two_updates() {
     });
 }
 
+/// A walk that copies counts the updates first, and then the elements: all of these updates but the last are in the tree.
+#[test]
+fn a_tree_that_counts_its_updates() {
+    fn counts(planted: &Planted) {
+        let (updates, elements) = (planted.tree.updates(), planted.walk().len());
+        assert!(elements + 1 >= updates, "{updates} updates, and {elements} elements");
+    }
+    fn inserts_two(planted: &Planted) {
+        (1..=2).for_each(|key| planted.set(key));
+    }
+    crate::report("rcu-tree", || bounded(1).check(planted::<0>, &[inserts_two, counts], |_| ()));
+}
+
 /// The tree needs each promise that it relies on.
 #[test]
 fn a_tree_on_a_machine_with_mistakes() {

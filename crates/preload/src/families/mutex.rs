@@ -23,7 +23,7 @@
 //! | 0 + `SERVED` | normal: the fast paths serve it | first use, `init` | `destroy` |
 //! | 1 + `SERVED` | recursive | first use, `init`, `mtx_init` | `destroy` |
 //! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
-//! | 3 + `SERVED` | adaptive | first use | any call that finds this state: it makes the mutex normal |
+//! | 3 + `SERVED` | adaptive | first use, `init` | any call that finds this state: it makes the mutex normal |
 //! | + a number in [`CHOICE`] | as above, but another lock than the selected one serves it ([`choice`]); [`chosen`] has its fast paths | first use, `init` | `destroy` |
 //! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice, or because it has served the mutex before set-up | first use, `init` | `destroy` |
 //! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
@@ -386,7 +386,7 @@ unsafe fn classify(m: &Mutex) -> Class {
             RECURSIVE => Class::Recursive,
             ERRORCHECK => Class::ErrorChecking,
             _ => {
-                // Adaptive, from a static initialiser. From now on it is a normal one, which takes the fast path.
+                // Adaptive. From now on it is a normal one, which takes the fast path.
                 let _ = m.kind.compare_exchange(word, word & !ADAPTIVE, Relaxed, Relaxed);
                 continue;
             }
@@ -444,7 +444,7 @@ unsafe extern "C" fn init_with(m: *mut Mutex, attr: *const Attr) -> c_int {
             counters::foreign_object(reason(robust != 0, protocol != 0));
             return REAL.mutex_init.get()(m, attr);
         }
-        make(m, if kind as u32 == ADAPTIVE { NORMAL } else { kind as u32 }, attr)
+        make(m, kind as u32, attr)
     }
 }
 

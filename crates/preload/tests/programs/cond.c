@@ -1,5 +1,6 @@
 /* Condition variables: every way to wait, with every kind of mutex; cancellation. */
 #include "check.h"
+#include <signal.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -33,22 +34,29 @@ static void ping(long n)
     join(thread);
 }
 
+static int has_passed(clockid_t clock, struct timespec t)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec);
+}
 static void timed(void)
 {
     pthread_cond_t c;
     pthread_condattr_t attr;
-    struct timespec t, now, bad = { 1, 1000000000 }, past = { -1, 0 };
+    struct timespec t, bad = { 1, 1000000000 }, past = { -1, 0 };
 
     OK(pthread_mutex_lock(&mutex));
     t = in_ms(CLOCK_REALTIME, 20);
     EQ(pthread_cond_timedwait(&cond, &mutex, &t), ETIMEDOUT);
-    clock_gettime(CLOCK_REALTIME, &now);
-    CHECK(now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec));
+    CHECK(has_passed(CLOCK_REALTIME, t));
     EQ(pthread_mutex_trylock(&mutex), EBUSY); /* held again */
     t = in_ms(CLOCK_MONOTONIC, 20);
     EQ(pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &t), ETIMEDOUT);
+    CHECK(has_passed(CLOCK_MONOTONIC, t));
     t = in_ms(CLOCK_REALTIME, 20);
     EQ(pthread_cond_clockwait(&cond, &mutex, CLOCK_REALTIME, &t), ETIMEDOUT);
+    CHECK(has_passed(CLOCK_REALTIME, t));
     EQ(pthread_cond_clockwait(&cond, &mutex, CLOCK_PROCESS_CPUTIME_ID, &t), EINVAL);
     EQ(pthread_cond_timedwait(&cond, &mutex, &bad), EINVAL);
     EQ(pthread_cond_timedwait(&cond, &mutex, &past), ETIMEDOUT);
@@ -58,8 +66,7 @@ static void timed(void)
     OK(pthread_cond_init(&c, &attr));
     t = in_ms(CLOCK_MONOTONIC, 20);
     EQ(pthread_cond_timedwait(&c, &mutex, &t), ETIMEDOUT);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    CHECK(now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec));
+    CHECK(has_passed(CLOCK_MONOTONIC, t));
     OK(pthread_cond_destroy(&c));
     OK(pthread_mutex_unlock(&mutex));
 }
@@ -340,6 +347,50 @@ static void the_others_time_out(void)
     EQ(late, 2);
 }
 
+/* The memory may be used for something else after `pthread_cond_destroy`, which waits for a waiter that is on its way out. The waiter
+   is kept there by a signal handler, for long enough that `destroy` would return meanwhile. */
+static pthread_cond_t destroyed_early;
+static volatile int in_handler, destroys, destroyed, was_destroyed;
+static void keep(int signal)
+{
+    (void)signal;
+    in_handler = 1;
+    while (!destroys)
+        sleep_ms(1);
+    sleep_ms(50);
+    was_destroyed = destroyed;
+}
+static void *wait_once(void *unused)
+{
+    OK(pthread_mutex_lock(&mutex));
+    waiting = 1;
+    OK(pthread_cond_wait(&destroyed_early, &mutex));
+    OK(pthread_mutex_unlock(&mutex));
+    return unused;
+}
+static void destroyed_with_a_waiter_on_its_way(void)
+{
+    struct sigaction action = { .sa_handler = keep, .sa_flags = SA_RESTART };
+    OK(sigaction(SIGUSR1, &action, NULL));
+    OK(pthread_cond_init(&destroyed_early, NULL));
+    waiting = 0;
+    pthread_t thread = start(wait_once, NULL);
+    for (int there = 0; !there;) {
+        OK(pthread_mutex_lock(&mutex));
+        there = waiting;
+        OK(pthread_mutex_unlock(&mutex));
+    }
+    OK(pthread_kill(thread, SIGUSR1));
+    while (!in_handler)
+        sleep_ms(1);
+    OK(pthread_cond_broadcast(&destroyed_early));
+    destroys = 1;
+    OK(pthread_cond_destroy(&destroyed_early));
+    destroyed = 1;
+    join(thread);
+    EQ(was_destroyed, 0);
+}
+
 int main(void)
 {
     pthread_mutex_t m;
@@ -386,6 +437,7 @@ int main(void)
     EQ(handler_ran, 1);
     CHECK(join(start(disabled, NULL)) == NULL);
     cancel_race();
+    destroyed_with_a_waiter_on_its_way();
     printf("ok\n");
     return 0;
 }

@@ -89,6 +89,48 @@ static void *hold_and_die(void *m)
     return NULL;
 }
 
+/* The same, whose time has passed while the owner held it. */
+static void *hold_until_and_die(void *m)
+{
+    OK(pthread_mutex_lock(m));
+    sleep_ms(100);
+    return NULL;
+}
+static void dies_after_the_time(pthread_mutex_t *m)
+{
+    int error = 0;
+    /* On a busy machine the time may pass before the other thread has the mutex. Then once more. */
+    for (int ms = 50; ms < 30000 && error != EOWNERDEAD; ms *= 2) {
+        OK(pthread_mutex_lock(m));
+        struct timespec t = in_ms(CLOCK_REALTIME, ms);
+        pthread_t dying = start(hold_until_and_die, m);
+        error = pthread_cond_timedwait(&private_cond, m, &t);
+        if (error == EOWNERDEAD)
+            OK(pthread_mutex_consistent(m));
+        else
+            EQ(error, ETIMEDOUT);
+        OK(pthread_mutex_unlock(m));
+        join(dying);
+        if (error == ETIMEDOUT) {
+            EQ(pthread_mutex_lock(m), EOWNERDEAD);
+            OK(pthread_mutex_consistent(m));
+            OK(pthread_mutex_unlock(m));
+        }
+    }
+    EQ(error, EOWNERDEAD);
+}
+
+/* Its times are on the clock that the call says. */
+static void clocks(pthread_mutex_t *m)
+{
+    struct timespec t = in_ms(CLOCK_MONOTONIC, 20), now;
+    OK(pthread_mutex_lock(m));
+    EQ(pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &t), ETIMEDOUT);
+    OK(clock_gettime(CLOCK_MONOTONIC, &now));
+    CHECK(now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec));
+    OK(pthread_mutex_unlock(m));
+}
+
 int main(void)
 {
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -157,6 +199,7 @@ int main(void)
     join(dying);
     OK(pthread_mutex_consistent(&m));
     OK(pthread_mutex_unlock(&m));
+    dies_after_the_time(&m);
 
     OK(pthread_mutexattr_init(&ma));
     OK(pthread_mutexattr_setprotocol(&ma, PTHREAD_PRIO_INHERIT));
@@ -179,6 +222,7 @@ int main(void)
     mixed(&s->cond, &private_mutex);
     mixed(&s->cond, &s->mutex);
     mixed(&private_cond, &s->mutex);
+    clocks(&s->mutex);
     pthread_t thread = start(wait_for_ever, &s->cond);
     sleep_ms(15);
     OK(pthread_cancel(thread));

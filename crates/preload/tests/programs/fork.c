@@ -144,6 +144,44 @@ static void *use_with_request_pending(void *nothing)
     return nothing;
 }
 
+/* Readers that the child does not have keep no writer of the child out, also of a lock that is often read there. */
+static pthread_rwlock_t often = PTHREAD_RWLOCK_INITIALIZER;
+static void read_often(void)
+{
+    for (int i = 0; i < 100; i++)
+        read_lock(&often);
+}
+static void *read_and_stay(void *argument)
+{
+    read_often();
+    OK(pthread_rwlock_rdlock(&often));
+    __atomic_store_n(&waiting, 1, __ATOMIC_RELAXED);
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+        sleep_ms(1);
+    OK(pthread_rwlock_unlock(&often));
+    return argument;
+}
+static void readers_of_the_parent(void)
+{
+    stop = waiting = 0;
+    pthread_t thread = start(read_and_stay, NULL);
+    while (!__atomic_load_n(&waiting, __ATOMIC_RELAXED))
+        sleep_ms(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct timespec t = in_ms(CLOCK_REALTIME, 10000);
+        for (int i = 0; i < 2; i++) {
+            OK(pthread_rwlock_timedwrlock(&often, &t));
+            OK(pthread_rwlock_unlock(&often));
+            read_often();
+        }
+        _exit(0);
+    }
+    reap(pid);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    join(thread);
+}
+
 static void *name_locks(void *argument)
 {
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
@@ -225,6 +263,8 @@ int main(void)
         _exit(0);
     }
     reap(pid);
+    if (OUR_RWLOCK)
+        readers_of_the_parent();
     if (latchwork_observe_name)
         names();
     printf("ok\n");

@@ -135,6 +135,27 @@ int main(void)
         turn(-1, there[1]);
         reap(child);
     }
+    /* The same in a child and its child. The memory is newer than the first look of the child. */
+    child = fork();
+    if (child == 0) {
+        alarm(60);
+        OK(pthread_mutex_lock(&s->mutex)); /* that look */
+        OK(pthread_mutex_unlock(&s->mutex));
+        s = map();
+        OK(pthread_mutex_lock(&s->mutex));
+        waiter = start(wait_for_mutex, NULL);
+        sleep_ms(50); /* it sleeps */
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            EQ(pthread_mutex_trylock(&s->mutex), EBUSY);
+            _exit(0);
+        }
+        reap(grandchild);
+        OK(pthread_mutex_unlock(&s->mutex));
+        join(waiter);
+        _exit(0);
+    }
+    reap(child);
     puts("ok");
     return 0;
 }

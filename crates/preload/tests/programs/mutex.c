@@ -27,13 +27,26 @@ static void *timed_from_another(void *m)
     return NULL;
 }
 
+/* A time so late that its nanoseconds do not fit into 64 bits. */
+static void *lock_before_the_end(void *m)
+{
+    struct timespec late = { 18446744074, 0 };
+    OK(pthread_mutex_timedlock(m, &late));
+    OK(pthread_mutex_unlock(m));
+    return NULL;
+}
+
 static void basic(pthread_mutex_t *m)
 {
     struct timespec soon = in_ms(CLOCK_REALTIME, 1000), bad = { 0, -1 };
     OK(pthread_mutex_lock(m));
     EQ(other_try(m), EBUSY);
     join(start(timed_from_another, m));
+    pthread_t waits = start(lock_before_the_end, m);
+    sleep_ms(20);
     OK(pthread_mutex_unlock(m));
+    join(waits);
+    EQ(pthread_mutex_clocklock(m, CLOCK_PROCESS_CPUTIME_ID, &soon), EINVAL);
     OK(pthread_mutex_trylock(m));
     EQ(other_try(m), EBUSY);
     OK(pthread_mutex_unlock(m));

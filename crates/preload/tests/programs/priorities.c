@@ -109,10 +109,41 @@ static void *urgent_thread(void *argument)
     return NULL;
 }
 
+/* A waiting writer with a real-time policy keeps no reader out while a reader is inside. */
+static void *write_once(void *unused)
+{
+    urgent(1);
+    rounds[0] = 1;
+    OK(pthread_rwlock_wrlock(&rwlock));
+    OK(pthread_rwlock_unlock(&rwlock));
+    return unused;
+}
+static void *read_beside(void *unused)
+{
+    for (int i = 0; i < 40; i++) {
+        OK(pthread_rwlock_tryrdlock(&rwlock));
+        OK(pthread_rwlock_unlock(&rwlock));
+        sleep_ms(1);
+    }
+    return unused;
+}
+static void an_urgent_writer(void)
+{
+    OK(pthread_rwlock_rdlock(&rwlock));
+    pthread_t writer = start(write_once, NULL);
+    while (rounds[0] == 0)
+        sleep_ms(1);
+    join(start(read_beside, NULL));
+    OK(pthread_rwlock_unlock(&rwlock));
+    join(writer);
+    rounds[0] = 0;
+}
+
 int main(void)
 {
     pthread_t threads[THREADS];
     urgent(10);
+    an_urgent_writer();
     for (int i = 0; i < THREADS; i++)
         threads[i] = start(urgent_thread, (void *)(long)i);
     sleep_ms(RUN_MS);

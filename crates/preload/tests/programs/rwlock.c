@@ -103,7 +103,12 @@ static void recursion(pthread_rwlock_t *l)
     pthread_t writer = start(write_after, l);
     while (state == 0)
         sleep_ms(1);
-    sleep_ms(20);
+    /* While the writer keeps others out, and while it does not. */
+    for (int i = 0; i < 40; i++) {
+        OK(pthread_rwlock_tryrdlock(l));
+        OK(pthread_rwlock_unlock(l));
+        sleep_ms(1);
+    }
     for (int i = 0; i < 10; i++)
         OK(i % 2 ? pthread_rwlock_tryrdlock(l) : pthread_rwlock_rdlock(l));
     for (int i = 0; i < 11; i++) {
@@ -206,7 +211,11 @@ static void handed_over(void)
     OK(pthread_rwlock_unlock(&l));
     expect(&l, 0, 0);
     OK(pthread_rwlock_wrlock(&l));
-    OK(pthread_rwlock_unlock(&l));
+    if (OUR_RWLOCK)
+        join(start(release, &l)); /* glibc would take that for the end of a read */
+    else
+        OK(pthread_rwlock_unlock(&l));
+    expect(&l, 0, 0);
     /* The same while a writer waits, of a lock that is often read. */
     read_often(&l);
     state = 0;
@@ -220,6 +229,52 @@ static void handed_over(void)
     join(writer);
     EQ(state, 2);
     expect(&l, 0, 0);
+}
+
+/* A thread reads twice: again while a writer waits, of a lock that is often read. Another thread releases both. */
+static void both_handed_over(void)
+{
+    pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+    read_often(&l);
+    state = 0;
+    OK(pthread_rwlock_rdlock(&l));
+    pthread_t writer = start(write_after, &l);
+    while (state == 0)
+        sleep_ms(1);
+    sleep_ms(5);
+    OK(pthread_rwlock_rdlock(&l));
+    join(start(release, &l));
+    EQ(state, 1);
+    join(start(release, &l));
+    join(writer);
+    EQ(state, 2);
+    expect(&l, 0, 0);
+}
+
+/* What a thread has read and never released is another lock now, which it reads. */
+static void read_anew(void)
+{
+    pthread_rwlock_t l;
+    for (int i = 0; i < 3; i++) {
+        l = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+        OK(pthread_rwlock_rdlock(&l));
+    }
+    struct timespec t = in_ms(CLOCK_REALTIME, 20);
+    EQ(pthread_rwlock_timedwrlock(&l, &t), OUR_RWLOCK ? EDEADLK : ETIMEDOUT);
+    OK(pthread_rwlock_unlock(&l));
+    expect(&l, 0, 0);
+}
+
+/* glibc does not look whether a lock that is destroyed is held, and the holder can still release it. */
+static void destroyed_while_held(void)
+{
+    pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+    OK(pthread_rwlock_wrlock(&l));
+    OK(pthread_rwlock_destroy(&l));
+    expect(&l, EBUSY, EBUSY);
+    OK(pthread_rwlock_unlock(&l));
+    expect(&l, 0, 0);
+    OK(pthread_rwlock_destroy(&l));
 }
 
 static long data[2];
@@ -245,8 +300,18 @@ static void *mix(void *seed)
     return NULL;
 }
 
+static long resident(void)
+{
+    long pages = 0, rss = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%ld %ld", &pages, &rss) == 2);
+    fclose(f);
+    return rss;
+}
+
 static void many_objects(void)
 {
+    long before = 0;
     for (int i = 0; i < 100000; i++) {
         pthread_rwlock_t l;
         OK(pthread_rwlock_init(&l, NULL));
@@ -255,7 +320,10 @@ static void many_objects(void)
         OK(pthread_rwlock_wrlock(&l));
         OK(pthread_rwlock_unlock(&l));
         OK(pthread_rwlock_destroy(&l));
+        if (i == 1000)
+            before = resident();
     }
+    CHECK(resident() - before < 512); /* 2 MB */
 }
 
 int main(void)
@@ -281,6 +349,9 @@ int main(void)
     waiting_writers();
     many();
     handed_over();
+    both_handed_over();
+    read_anew();
+    destroyed_while_held();
     many_objects();
     for (int i = 0; i < 16; i++)
         threads[i] = start(mix, (void *)(long)(i + 1));

@@ -70,6 +70,10 @@ static void renew_by_another_thread(void)
 {
     IN_A_THREAD(OK(pthread_rwlock_init(&lock, NULL)));
 }
+static void renew_by_this_thread(void)
+{
+    OK(pthread_rwlock_init(&lock, NULL));
+}
 static void renew_after_destroy(void)
 {
     OK(pthread_rwlock_destroy(&lock));
@@ -106,6 +110,10 @@ static void left_static(void)
 static void left_initialised(void)
 {
     left_behind(renew_by_another_thread, 0);
+}
+static void left_biased_initialised_here(void)
+{
+    left_behind(renew_by_this_thread, 1);
 }
 static void left_destroyed(void)
 {
@@ -294,6 +302,7 @@ static const struct test tests[] = {
     { "left behind, destroyed and initialised", left_destroyed },
     { "left behind after many reads, initialised statically", left_biased_static },
     { "left behind after many reads, initialised by another thread", left_biased_initialised },
+    { "left behind after many reads, initialised by this thread", left_biased_initialised_here },
     { "left behind by a thread that ended", left_by_a_thread },
     { "child of a forgetful parent", forgetful_parent },
     { "child of a forgetful parent after many reads", forgetful_parent_biased },

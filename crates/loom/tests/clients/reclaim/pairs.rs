@@ -395,3 +395,30 @@ fn removals_are_seen() {
     check_one::<QsbrDomain<Loom>>();
     check_one::<EpochDomain<Loom>>();
 }
+
+/// Announces twice: that it has reached a time, and that a thread below it has.
+fn announces_twice(shared: &Shared<QsbrDomain<Loom>>) {
+    // No other thread runs before it is online: so its record is the first one.
+    loom::stop_exploring();
+    let mut reader = shared.domain.reader();
+    loom::explore();
+    for _ in 0..2 {
+        yield_now();
+        reader.quiescent();
+    }
+}
+
+/// Is not preempted before it has found the object.
+fn reads_at_once(shared: &Shared<QsbrDomain<Loom>>) {
+    loom::stop_exploring();
+    let reader = shared.domain.reader();
+    look(reader.enter().protect(0, &shared.root));
+    loom::explore();
+}
+
+/// A thread vouches for another one, of which it has not heard by a full fence of its own. Up to 1 preemption.
+#[test]
+fn vouchers() {
+    let threads = &[announces_twice, reads_at_once, synchronizes as fn(&Shared<QsbrDomain<Loom>>)];
+    check("vouchers", Model::new(1).grouped(), start, threads, clean);
+}

@@ -433,9 +433,6 @@ unsafe extern "C" fn init(l: *mut RwLock, attr: *const Attr) -> c_int {
         }
         l.cast::<u8>().write_bytes(0, size_of::<RwLock>());
         let word = generation::RWLOCK_WORD.get() | choice.bits();
-        // An earlier lock at this address may have been freed while this thread read it. If that lock recorded the
-        // acquisition, the record goes.
-        while (OPERATIONS[choice.number()].get().unlock_own_recorded_read)(&*l) {}
         counters::object(Family::RwLock);
         (*l).flags.store(word, Relaxed);
     }

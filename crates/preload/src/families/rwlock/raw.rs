@@ -127,7 +127,6 @@ pub(super) struct Operations {
     pub is_locked: unsafe fn(&RwLock) -> bool,
     pub is_write_locked: unsafe fn(&RwLock) -> bool,
     pub has_own_recorded_read: unsafe fn(&RwLock) -> bool,
-    pub unlock_own_recorded_read: unsafe fn(&RwLock) -> bool,
     /// Ends a recorded acquisition of any thread; returns whether there was one.
     pub unlock_any_recorded_read: unsafe fn(&RwLock) -> bool,
     /// As [`mend`].
@@ -159,7 +158,6 @@ impl Operations {
                 is_locked: |l| raw::<R>(l).is_locked(),
                 is_write_locked: |l| raw::<R>(l).is_write_locked(),
                 has_own_recorded_read: has_own_recorded_read::<R>,
-                unlock_own_recorded_read: unlock_own_recorded_read::<R>,
                 unlock_any_recorded_read: |l| {
                     place::is_in_place::<R, RWLOCK_SPACE>() && raw::<R>(l).unlock_any_recorded_read()
                 },
