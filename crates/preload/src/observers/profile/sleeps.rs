@@ -146,19 +146,28 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     waits::end(local, end);
     live::look(end);
     let filter = filter::value(sleep.mutex.addr());
-    // EPERM: the thread does not hold the mutex, and did not wait.
-    if GLIBC.load(Relaxed)
-        && result != libc::EPERM
-        && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
-    {
-        let call = Call::of_mutex(sleep.mutex);
-        // SAFETY: the program's mutex is live.
-        unsafe { acquired(local, mutex, call, Origin { caller: 0, slot: 0 }, sleep.waiter, filter) };
-    }
     // C11 has a number of its own for a timeout.
     const TIMED_OUT: c_int = 4;
     let late = matches!(result, ETIMEDOUT | TIMED_OUT);
-    if result == 0 || late {
+    let has_waited = result == 0 || late;
+    if GLIBC.load(Relaxed) {
+        // EPERM: the thread does not hold the mutex, and did not wait.
+        if result != libc::EPERM
+            && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
+        {
+            let call = Call::of_mutex(sleep.mutex);
+            // SAFETY: the program's mutex is live.
+            unsafe { acquired(local, mutex, call, Origin { caller: 0, slot: 0 }, sleep.waiter, filter) };
+        }
+    } else if has_waited
+        && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
+        && mutex.entry.site.load(Relaxed) == 0
+    {
+        // The call that took the mutex again lies in this library. The holder is named by the program's call.
+        mutex.entry.site.store(sleep.waiter as u16, Relaxed);
+        local.open(mutex.entry);
+    }
+    if has_waited {
         let until = end.saturating_sub(core::mem::take(&mut local.relock_nanos));
         slept(local, kind::CONDVAR, sleep, until, late);
     }
