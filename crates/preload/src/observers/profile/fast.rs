@@ -85,6 +85,18 @@ pub(super) fn count(call: Call, origin: Origin) -> Way {
     Way::Short
 }
 
+/// The calling thread's entry for an object that is no lock, if there is nothing to record of a call but its number.
+#[inline(always)]
+pub(super) fn entry(address: usize) -> Option<&'static Entry> {
+    let local = threads::known(Current::get())?;
+    if local.session() != session::number() {
+        return None;
+    }
+    let mixed = filter::mix(address);
+    let entry = local.shared.entries.of_mixed(mixed, address)?;
+    (entry.filter.load(Relaxed) == filter::at(mixed).load(Relaxed)).then_some(entry)
+}
+
 /// Counts an acquisition of a recursive mutex. `nested`: the thread had it before.
 #[inline(always)]
 pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {

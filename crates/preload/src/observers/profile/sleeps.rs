@@ -17,7 +17,7 @@ use super::lifetimes::{destroy, made};
 use super::release::{Debt, released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
-use super::{clock, filter, live, objects};
+use super::{clock, fast, filter, live, objects};
 use crate::families::timeout::try_in_time;
 use crate::state::abi::*;
 use crate::state::memory::quietly;
@@ -239,17 +239,33 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
 }
 
 /// Counts a notification of a condition variable, or a unit that a semaphore gets.
+#[inline(always)]
 fn told(kind: u32, address: usize) {
-    if let Some(local) = &mut threads::current()
-        && let Some(entry) = local.entry(kind, address)
-    {
-        bump_short(&entry.reads);
-        entries::flush_short(entry);
-        // The depth of a condition variable's entry is always 0.
-        if entry.depth.load(Relaxed) == entries::GOT_UNIT {
-            entry.depth.store(0, Relaxed);
-            entries::counters(entry).relocks.fetch_add(1, Relaxed);
+    match fast::entry(address) {
+        // The long way adds the number to the object's before it overflows.
+        Some(entry) if entry.depth.load(Relaxed) == 0 && entry.reads.load(Relaxed) < u32::MAX / 2 => {
+            bump_short(&entry.reads);
         }
+        _ => told_long_way(kind, address),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn told_long_way(kind: u32, address: usize) {
+    let Some(local) = &mut threads::current() else { return };
+    let filter = filter::value(address);
+    let Some(entry) = local.entry(kind, address) else { return };
+    bump_short(&entry.reads);
+    entries::flush_short(entry);
+    // The depth of a condition variable's entry is always 0.
+    if entry.depth.load(Relaxed) == entries::GOT_UNIT {
+        entry.depth.store(0, Relaxed);
+        entries::counters(entry).relocks.fetch_add(1, Relaxed);
+    }
+    if filter == filter::value(address) && !filter::is_watched(address) {
+        // The next calls take the short way.
+        entry.filter.store(filter::expected(filter, false), Relaxed);
     }
 }
 
