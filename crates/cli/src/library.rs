@@ -36,7 +36,7 @@ pub fn write(options: &Options) -> Result<()> {
     let path = &options.file;
     // The file is replaced, not changed: programs may run with it.
     output::write_or_print(path, CARRIED)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+        .map_err(|error| Failure::new(format!("{}: {}", path.display(), output::reason(&error))))
 }
 
 /// The library's path. Where no package of the system has installed the library, this function writes it first.
@@ -110,7 +110,7 @@ fn directories(temporary: &Path) -> Vec<PathBuf> {
 /// Makes sure that `directory` holds the library, that every user can read it there, and that no other user can
 /// change it.
 fn place(directory: &Path) -> std::result::Result<PathBuf, String> {
-    let text = |error: io::Error| error.to_string();
+    let text = |error: io::Error| output::reason(&error);
     // Nothing is made where it would be refused.
     if let Some(above) = directory.ancestors().skip(1).find(|above| above.exists()) {
         check_above(&above.canonicalize().map_err(text)?.join("x"))?;

@@ -32,7 +32,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use latchwork_console::failure::{self, Failure};
 use latchwork_console::help::flowing;
 use latchwork_console::names;
-use latchwork_console::output;
+use latchwork_console::{output, signals};
 use std::io::Write;
 
 const CHECK_HELP: &str = "\
@@ -147,6 +147,7 @@ Examples:
 }
 
 fn command() -> i32 {
+    signals::survive_limit_on_files();
     let command = match Cli::try_parse() {
         Ok(options) => options.command,
         // --help and --version: a result like others.

@@ -119,7 +119,15 @@ pub fn not_written(option: &str, path: &Path, error: &io::Error) -> Failure {
     if path == Path::new("-") {
         return not_printed("standard output", error);
     }
-    Failure::new(format!("{option} {}: {error}", path.display()))
+    Failure::new(format!("{option} {}: {}", path.display(), reason(error)))
+}
+
+/// Why a file cannot be written, and what to do about it if the error does not say that.
+pub fn reason(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(libc::EFBIG) {
+        return format!("{error}; raise the limit on the size of files (ulimit -f)");
+    }
+    error.to_string()
 }
 
 /// A word of a command that the user may type: in quotation marks if the shell would read something else.
@@ -169,5 +177,5 @@ fn not_printed(stream: &str, error: &io::Error) -> Failure {
     if error.kind() == ErrorKind::BrokenPipe && signals::sigpipe_waits() {
         return Failure::reader_gone();
     }
-    Failure::new(format!("{stream}: {error}"))
+    Failure::new(format!("{stream}: {}", reason(error)))
 }

@@ -90,6 +90,17 @@ impl Signals {
     }
 }
 
+/// From here on, a write beyond the limit on the size of files (`ulimit -f`) fails in this process, and does not end it by SIGXFSZ.
+/// Programs that this process starts have the signal's default action: the kernel forgets handlers when a program is executed. If the
+/// signal is ignored, it stays so.
+pub fn survive_limit_on_files() {
+    extern "C" fn nothing(_signal: i32) {}
+    if disposition(libc::SIGXFSZ).sa_sigaction == libc::SIG_DFL {
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(i32) as libc::sighandler_t) };
+    }
+}
+
 /// How many [`WithoutSigpipe`] there are that have found SIGPIPE's default action.
 static SIGPIPE_WAITS: AtomicUsize = AtomicUsize::new(0);
 

@@ -225,6 +225,43 @@ fn a_limit_on_memory_is_named() {
     }
 }
 
+/// A limit on the size of files ends no command without a word: neither where the command writes the library, nor where it writes a
+/// result, nor where the program is recorded.
+#[test]
+fn a_limit_on_files_is_named() {
+    let directory = scratch("results-files");
+    let program = compile(&directory, "program", WORK, &["-pthread"]);
+    let profile = |arguments: &[&str], cache: &str, most| {
+        let mut command = latchwork();
+        command.args(arguments).current_dir(&directory);
+        command.env("XDG_CACHE_HOME", directory.join(cache)).env("TMPDIR", &directory);
+        if let Some(most) = most {
+            limit(&mut command, libc::RLIMIT_FSIZE, most);
+        }
+        command.output().unwrap()
+    };
+    let program = program.to_str().unwrap();
+    for word in ["profile", "check", "record"] {
+        let output = profile(&[word, "--", program], "none", Some(0));
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{word}: {text}");
+        assert!(
+            text.contains("preload library")
+                && text.contains("raise the limit on the size of files (ulimit -f)"),
+            "{text}"
+        );
+    }
+    let output = profile(&["profile", "--keep", "kept", "--", program], "cache", None);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let output = profile(&["profile", "--", program], "cache", Some(0));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("(ulimit -f)"), "{}", stderr(&output));
+    let output = profile(&["profile", "--read", "kept", "-o", "page.html"], "cache", Some(2000));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--output page.html: File too large"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("(ulimit -f)") && !directory.join("page.html").exists());
+}
+
 /// Two commands find a directory empty at once: one of them may keep its recording there.
 #[test]
 fn a_directory_is_kept_for_one_recording() {

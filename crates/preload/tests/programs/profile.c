@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch) X(within)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch) X(within) X(woken) X(telling)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -710,6 +710,62 @@ static void *herd_thread(void *number)
     return NULL;
 }
 
+// A thread waits for a condition, takes the mutex again and holds it for a millisecond. Another one waits for the mutex: in every
+// second round it comes when the mutex has been taken again, in the others while the thread that signals holds it.
+static int woken_rounds = 60, signalled, at_condition;
+
+SITE(woken)(void)
+{
+    pthread_mutex_lock(&mutex);
+    at_condition = 1;
+    while (!signalled)
+        pthread_cond_wait(&cond, &mutex);
+    uint64_t start = now();
+    signalled = 0;
+    has_lock();
+    sleep_ms(1);
+    uint64_t end = now();
+    pthread_mutex_unlock(&mutex);
+    note(&mutex, start, end, SITE_woken, 1);
+}
+
+SITE(telling)(int early)
+{
+    for (int waits = 0; !waits; usleep(50)) {
+        pthread_mutex_lock(&mutex);
+        waits = at_condition;
+        pthread_mutex_unlock(&mutex);
+    }
+    pthread_mutex_lock(&mutex);
+    uint64_t start = now();
+    at_condition = 0;
+    signalled = 1;
+    if (early)
+        has_lock();
+    sleep_ms(1);
+    pthread_cond_signal(&cond);
+    uint64_t end = now();
+    pthread_mutex_unlock(&mutex);
+    note(&mutex, start, end, SITE_telling, 1);
+    sink = early;
+}
+
+static void *woken_thread(void *number)
+{
+    for (int i = 0; i < woken_rounds; i++) {
+        begin_round();
+        if (!number)
+            woken();
+        else if ((long)number == 1)
+            telling(i % 2);
+        else {
+            wait_for_holder(i + i / 2);
+            victim();
+        }
+    }
+    return NULL;
+}
+
 // Threads that work for long before they take their first lock.
 static uint64_t lived;
 
@@ -1094,6 +1150,10 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "herd")) {
         parallel(6, herd_thread);
         printf("time %lu idle\n", idle);
+    } else if (!strcmp(mode, "woken")) {
+        pthread_barrier_init(&ready, NULL, 3);
+        parallel(3, woken_thread);
+        report();
     } else if (!strcmp(mode, "newcomers")) {
         parallel(3, newcomer_thread);
         printf("time %lu lived\n", lived);

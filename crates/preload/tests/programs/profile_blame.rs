@@ -4,6 +4,7 @@ use crate::recorded::*;
 use crate::{Setting, compile, default_mutex, names};
 use latchwork::registry::Kind as LockKind;
 use latchwork_recording::reader::{Cause, Kind};
+use std::collections::HashSet;
 use std::env;
 use std::ffi::OsStr;
 
@@ -136,6 +137,24 @@ fn rare_long_holds_among_short_ones() {
             eprintln!("{timed} ns stand for {wait} ns");
             let near = timed.abs_diff(wait) < wait / 2;
             near.then_some(()).ok_or_else(|| format!("CPU time was measured for {timed} ns of {wait} ns"))
+        });
+    }
+}
+
+/// A thread that takes a mutex again after a condition is the holder for which others wait, by the place of its wait.
+#[test]
+fn holders_that_come_from_a_condition() {
+    let Some(program) = program() else { return };
+    for mutex in ["glibc", default_mutex()] {
+        run(&Setting::new(mutex, "glibc"), &program, "woken", |run| {
+            let holders: HashSet<_> = (run.only().pairs.iter())
+                .filter_map(|pair| match pair.cause {
+                    Cause::Holder(stack) if run.site(stack) == "woken" => Some(&run.only().stacks[stack]),
+                    _ => None,
+                })
+                .collect();
+            assert!(holders.len() <= 1, "{mutex}: one place of the program is several holders: {holders:x?}");
+            near_truth(run, "victim", "woken")
         });
     }
 }

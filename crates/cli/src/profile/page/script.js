@@ -93,15 +93,17 @@ function detail(lock) {
     return table;
   };
   const shape = (title, lengths) => make("div", {},
-    make("h3", { text: `${title}: half within ${time(lengths.p50)}, 99% within ${time(lengths.p99)}, 99.9% within ${time(lengths.p999)}, longest ${time(lengths.max)}` }),
-    histogram(lengths));
+    make("h3", { text: !lengths.count ? `${title}: none was measured` : `${title}: half within ${time(lengths.p50)}, 99% within ${time(lengths.p99)}, 99.9% within ${time(lengths.p999)}, longest ${time(lengths.max)}` }),
+    ...(lengths.count ? [histogram(lengths)] : []));
   const parts = lock.parts.length > 1
     ? [make("p", { class: "hint", text: "Time lost for each lock: " + lock.parts.map(time).join(", ") + (lock.parts.length === 32 ? ", ..." : "") })]
     : [];
   at("lock").replaceChildren(make("div", { class: "panel" },
     make("h3", { text: `${lock.name}: ${lock.kind}, ${lock.origin}, served by ${lock.served || "glibc"}` }), facts, ...parts,
     make("div", { class: "columns" }, shape("Waits", lock.wait), shape("Holds", lock.hold)),
-    make("div", { class: "columns" }, make("div", {}, sites("blocked at", lock.waiters)), make("div", {}, sites("because it was held from", lock.holders)))));
+    ...(lock.waiters.length || lock.holders.length
+      ? [make("div", { class: "columns" }, make("div", {}, sites("blocked at", lock.waiters)), make("div", {}, sites("because it was held from", lock.holders)))]
+      : [])));
 }
 
 /** Half of the interval that has the truth in 95 of 100 runs. */
@@ -230,7 +232,7 @@ function threads() {
     { title: "thread", text: (row) => `${row[0] || "thread"} ${pids.size > 1 ? row[1] + "/" : ""}${row[2]}` },
     { title: "waits", text: (row) => count(row[5]), sort: (row) => row[5] },
     { title: "lost", text: (row) => time(row[4]), sort: (row) => row[4] },
-    { title: "", text: (row) => percent(row[4], row[3]), sort: (row) => row[4] / Math.max(1, row[3]) },
+    { title: "of its time", text: (row) => percent(row[4], row[3]), sort: (row) => row[4] / Math.max(1, row[3]) },
     { title: "for conditions", text: (row) => time(row[6]), sort: (row) => row[6] },
     { title: "recorded", text: (row) => time(row[3]), sort: (row) => row[3] },
     { title: data.waits.length ? "its longest waits" : "", sort: (row) => row[3], cell: (row) => (data.waits.length ? lane(row[7]) : "") },
@@ -276,6 +278,16 @@ function search() {
   at("found").textContent = words ? `${found} found` : "";
 }
 
+/** Sections without contents are hidden, with the links to them. */
+function hideEmpty() {
+  const hasWaits = data.locks.some((lock) => lock.waiters.length || lock.pairs.length);
+  const filled = { locks: data.locks.length, timeline: data.timeline, flames: hasWaits, matrix: hasWaits, chains: hasWaits, threads: data.threads.length, conditions: data.conditions.length };
+  for (const [section, contents] of Object.entries(filled)) {
+    at(section).hidden = !contents;
+    document.querySelector(`nav a[href="#${section}"]`).hidden = !contents;
+  }
+}
+
 at("command").textContent = data.command;
 verdict();
 locks();
@@ -285,6 +297,7 @@ matrix();
 chainList();
 threads();
 conditions();
+hideEmpty();
 cost();
 at("search").addEventListener("input", search);
 document.addEventListener("keydown", (event) => {

@@ -45,6 +45,7 @@ pub(super) unsafe fn acquire(
                 result => counted_too_early(call, result, block),
             },
             Way::Recursive(entry) => acquire_recursive(call, origin, entry, attempt, block),
+            Way::Free(entry) => acquire_free(call, origin, entry, attempt, block),
             Way::Long => acquire_long_way(call, origin, attempt, block),
         }
     }
@@ -110,6 +111,27 @@ unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -
     }
 }
 
+/// A call while threads wait, for which this thread does not pay.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn acquire_free(
+    call: Call,
+    origin: Origin,
+    entry: &'static Entry,
+    attempt: impl Fn() -> c_int,
+    block: impl FnMut() -> c_int,
+) -> c_int {
+    fast::count_free(call, origin, entry);
+    match attempt() {
+        0 => 0,
+        // SAFETY: the caller's object is live.
+        result => unsafe { counted_too_early(call, result, block) },
+    }
+}
+
 /// The closures come by value, so that the short way keeps nothing in memory for this.
 ///
 /// # Safety
@@ -123,13 +145,6 @@ unsafe fn acquire_long_way(
     attempt: impl Fn() -> c_int,
     mut block: impl FnMut() -> c_int,
 ) -> c_int {
-    if fast::count_free(call, origin) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { counted_too_early(call, result, block) },
-        };
-    }
     // SAFETY: the caller's object is live.
     unsafe { acquire_with(call, origin, &attempt, &mut block) }
 }
@@ -180,7 +195,8 @@ pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c
                 0 => 0,
                 result => attempt_long_way(call, None, || result),
             },
-            Way::Recursive(_) | Way::Long => attempt_free(call, origin, attempt),
+            Way::Free(entry) => attempt_free(call, origin, entry, attempt),
+            Way::Recursive(_) | Way::Long => attempt_long_way(call, Some(origin), attempt),
         }
     }
 }
@@ -188,18 +204,19 @@ pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c
 /// # Safety
 ///
 /// The object is live.
-#[cold]
 #[inline(never)]
-unsafe fn attempt_free(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
-    if fast::count_free(call, origin) {
-        return match attempt() {
-            0 => 0,
-            // SAFETY: the caller's object is live.
-            result => unsafe { attempt_long_way(call, None, || result) },
-        };
+unsafe fn attempt_free(
+    call: Call,
+    origin: Origin,
+    entry: &'static Entry,
+    attempt: impl Fn() -> c_int,
+) -> c_int {
+    fast::count_free(call, origin, entry);
+    match attempt() {
+        0 => 0,
+        // SAFETY: the caller's object is live.
+        result => unsafe { attempt_long_way(call, None, || result) },
     }
-    // SAFETY: the caller's object is live.
-    unsafe { attempt_long_way(call, Some(origin), attempt) }
 }
 
 /// Without an `origin`, the call has been counted, its attempt has failed, and its origin is in the thread's entry.

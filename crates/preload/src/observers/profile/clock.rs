@@ -26,10 +26,17 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 pub(super) fn now() -> u64 {
     let rate = RATE.load(Relaxed);
     if rate == 0 {
-        return Native::now(Clock::Monotonic);
+        return by_kernel();
     }
     let since = counter().saturating_sub(TICKS.load(Relaxed));
     NANOS.load(Relaxed).wrapping_add(((u128::from(since) * u128::from(rate)) >> 32) as u64)
+}
+
+/// A function of its own, so that its callers need not save registers for it on their short way.
+#[cold]
+#[inline(never)]
+fn by_kernel() -> u64 {
+    Native::now(Clock::Monotonic)
 }
 
 /// The CPU time of the calling thread, in nanoseconds.

@@ -56,6 +56,8 @@ pub(super) enum Way {
     /// The thread counts it in this entry when it has the lock ([`count_recursive`]). The object is a recursive mutex, which says only
     /// then whether the thread had it before.
     Recursive(&'static Entry),
+    /// The thread may count it in this entry as a free section ([`count_free`]).
+    Free(&'static Entry),
     /// Nothing is counted.
     Long,
 }
@@ -72,11 +74,27 @@ pub(super) fn count(call: Call, origin: Origin) -> Way {
     let (own, now) = (entry.filter.load(Relaxed), filter::at(mixed).load(Relaxed));
     if own != now || local.countdown <= 1 {
         let recursive = call.kind() == kind::MUTEX && own == filter::expected(now, true);
-        return if recursive && local.countdown > 1 { Way::Recursive(entry) } else { Way::Long };
+        return match () {
+            () if own != now && own == now & !WATCHED && local.free_calls != 0 => Way::Free(entry),
+            () if recursive && local.countdown > 1 => Way::Recursive(entry),
+            () => Way::Long,
+        };
     }
     local.countdown -= 1;
     note(entry, call.is_read(), call.depth(), origin.caller, origin.slot);
     Way::Short
+}
+
+/// The calling thread's entry for an object that is no lock, if there is nothing to record of a call but its number.
+#[inline(always)]
+pub(super) fn entry(address: usize) -> Option<&'static Entry> {
+    let local = threads::known(Current::get())?;
+    if local.session() != session::number() {
+        return None;
+    }
+    let mixed = filter::mix(address);
+    let entry = local.shared.entries.of_mixed(mixed, address)?;
+    (entry.filter.load(Relaxed) == filter::at(mixed).load(Relaxed)).then_some(entry)
 }
 
 /// Counts an acquisition of a recursive mutex. `nested`: the thread had it before.
@@ -91,25 +109,19 @@ pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
     note(entry, false, RECURSIVE, origin.caller, origin.slot);
 }
 
-/// As [`count`], of a call that it has refused: threads wait, and this thread need not pay each time ([`Local::has_paid`]).
+/// Counts an acquisition that the calling thread is about to try: threads wait, and this thread need not pay each time
+/// ([`Local::has_paid`]).
 ///
 /// The section that pays is measured, and stands for this one. So this one does not count down to the next sample. (If it did, and
 /// the countdown were over, each section would pay until no thread waits.)
-pub(super) fn count_free(call: Call, origin: Origin) -> bool {
-    let Some(local) = threads::known(Current::get()) else { return false };
-    if local.free_calls == 0 || local.session() != session::number() {
-        return false;
+#[inline(always)]
+pub(super) fn count_free(call: Call, origin: Origin, entry: &Entry) {
+    if let Some(local) = threads::known(Current::get()) {
+        local.free_calls -= 1;
     }
-    let Some(entry) = local.shared.entries.of(call.address) else { return false };
-    let (own, now) = (entry.filter.load(Relaxed), filter::value(call.address));
-    if own == now || own != now & !WATCHED {
-        return false;
-    }
-    local.free_calls -= 1;
     let depth = if call.is_read() { FREE_READING } else { FREE };
     note(entry, call.is_read(), depth, origin.caller, origin.slot);
     entry.held_since.store(clock::now(), Relaxed);
-    true
 }
 
 /// Notes in the thread's entry that it is about to try the lock.
@@ -162,16 +174,18 @@ pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
     if local.attention != 0 || local.session() != session::number() {
         return false;
     }
-    let Some(entry) = local.shared.entries.of(address) else { return false };
-    if filter::is_watched(address) {
+    let mixed = filter::mix(address);
+    if filter::at(mixed).load(Relaxed) & WATCHED != 0 {
         return false;
     }
+    let Some(entry) = local.shared.entries.of_mixed(mixed, address) else { return false };
     entry.depth.store(0, Relaxed);
     true
 }
 
 /// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short.
 /// Then it notes that the thread has released the lock.
+#[inline(always)]
 pub(super) fn is_short_and_free(address: usize) -> bool {
     let Some(local) = threads::known(Current::get()) else { return false };
     if local.attention != 0 || local.session() != session::number() {

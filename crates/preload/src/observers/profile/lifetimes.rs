@@ -21,8 +21,8 @@ pub(super) unsafe fn init(call: Call, below: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// The program makes an object. `recursive`: whether a lock is a recursive mutex. `None`: the object is no lock, and its calls never
-/// take the short way.
+/// The program makes an object. `recursive`: whether a lock is a recursive mutex. `None`: the object is no lock, and a thread's
+/// first call takes the long way.
 #[inline(never)]
 pub(super) fn made(call: Call, recursive: Option<bool>) {
     let (kind, address) = (call.kind(), call.address);

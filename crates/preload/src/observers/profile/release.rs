@@ -27,7 +27,21 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
         return below();
     }
     // SAFETY: the caller's object is live.
-    unsafe { release_long_way(Call::new(kind, address, false), below) }
+    unsafe { release_free(Call::new(kind, address, false), below) }
+}
+
+/// The release of a free section is in a function of its own, which saves no registers.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn release_free(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
+    if fast::is_short_and_free(call.address) {
+        return below();
+    }
+    // SAFETY: the caller's object is live.
+    unsafe { release_long_way(call, below) }
 }
 
 /// # Safety
@@ -37,9 +51,6 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
 #[inline(never)]
 unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
     let (kind, address) = (call.kind(), call.address);
-    if fast::is_short_and_free(address) {
-        return below();
-    }
     let Some(local) = &mut threads::current() else { return below() };
     if local.waited_for == address
         && !filter::is_watched(address)

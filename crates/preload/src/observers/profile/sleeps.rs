@@ -17,7 +17,7 @@ use super::lifetimes::{destroy, made};
 use super::release::{Debt, released, releasing};
 use super::threads::{self, Local};
 use super::waits::{self, Wait};
-use super::{clock, filter, live, objects};
+use super::{clock, fast, filter, live, objects};
 use crate::families::timeout::try_in_time;
 use crate::state::abi::*;
 use crate::state::memory::quietly;
@@ -146,19 +146,28 @@ unsafe extern "C" fn latchwork_profile_cond_end(sleep: &mut Sleep, result: c_int
     waits::end(local, end);
     live::look(end);
     let filter = filter::value(sleep.mutex.addr());
-    // EPERM: the thread does not hold the mutex, and did not wait.
-    if GLIBC.load(Relaxed)
-        && result != libc::EPERM
-        && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
-    {
-        let call = Call::of_mutex(sleep.mutex);
-        // SAFETY: the program's mutex is live.
-        unsafe { acquired(local, mutex, call, Origin { caller: 0, slot: 0 }, sleep.waiter, filter) };
-    }
     // C11 has a number of its own for a timeout.
     const TIMED_OUT: c_int = 4;
     let late = matches!(result, ETIMEDOUT | TIMED_OUT);
-    if result == 0 || late {
+    let has_waited = result == 0 || late;
+    if GLIBC.load(Relaxed) {
+        // EPERM: the thread does not hold the mutex, and did not wait.
+        if result != libc::EPERM
+            && let Some(mutex) = local.place(kind::MUTEX, sleep.mutex.addr())
+        {
+            let call = Call::of_mutex(sleep.mutex);
+            // SAFETY: the program's mutex is live.
+            unsafe { acquired(local, mutex, call, Origin { caller: 0, slot: 0 }, sleep.waiter, filter) };
+        }
+    } else if has_waited
+        && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
+        && mutex.entry.site.load(Relaxed) == 0
+    {
+        // The call that took the mutex again lies in this library. The holder is named by the program's call.
+        mutex.entry.site.store(sleep.waiter as u16, Relaxed);
+        local.open(mutex.entry);
+    }
+    if has_waited {
         let until = end.saturating_sub(core::mem::take(&mut local.relock_nanos));
         slept(local, kind::CONDVAR, sleep, until, late);
     }
@@ -230,17 +239,33 @@ unsafe extern "C" fn latchwork_profile_sem_end(sleep: &mut Sleep, result: c_int)
 }
 
 /// Counts a notification of a condition variable, or a unit that a semaphore gets.
+#[inline(always)]
 fn told(kind: u32, address: usize) {
-    if let Some(local) = &mut threads::current()
-        && let Some(entry) = local.entry(kind, address)
-    {
-        bump_short(&entry.reads);
-        entries::flush_short(entry);
-        // The depth of a condition variable's entry is always 0.
-        if entry.depth.load(Relaxed) == entries::GOT_UNIT {
-            entry.depth.store(0, Relaxed);
-            entries::counters(entry).relocks.fetch_add(1, Relaxed);
+    match fast::entry(address) {
+        // The long way adds the number to the object's before it overflows.
+        Some(entry) if entry.depth.load(Relaxed) == 0 && entry.reads.load(Relaxed) < u32::MAX / 2 => {
+            bump_short(&entry.reads);
         }
+        _ => told_long_way(kind, address),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn told_long_way(kind: u32, address: usize) {
+    let Some(local) = &mut threads::current() else { return };
+    let filter = filter::value(address);
+    let Some(entry) = local.entry(kind, address) else { return };
+    bump_short(&entry.reads);
+    entries::flush_short(entry);
+    // The depth of a condition variable's entry is always 0.
+    if entry.depth.load(Relaxed) == entries::GOT_UNIT {
+        entry.depth.store(0, Relaxed);
+        entries::counters(entry).relocks.fetch_add(1, Relaxed);
+    }
+    if filter == filter::value(address) && !filter::is_watched(address) {
+        // The next calls take the short way.
+        entry.filter.store(filter::expected(filter, false), Relaxed);
     }
 }
 
