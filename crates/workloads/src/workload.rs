@@ -2,7 +2,7 @@
 
 use crate::candidate::{Candidate, Kind, Origin};
 use crate::lock::Lock;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::stage::Stage;
 use std::fmt;
 
@@ -15,11 +15,7 @@ pub trait Workload: Sized + Sync {
     fn new(settings: &Settings) -> Self;
 
     /// Runs it once, and checks at the end that the lock kept its data right.
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String>;
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome;
 }
 
 /// What the registry, `--list` and the docs say about a workload.

@@ -15,7 +15,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
@@ -129,11 +129,7 @@ impl Workload for Barrier {
         Barrier { work: settings.ns("work") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let state: State<S::Machine, L> = State {
             lock: Line(L::new()),
             phase: Line(Word::new(ARRIVING)),

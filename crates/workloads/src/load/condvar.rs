@@ -15,7 +15,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar as _, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
@@ -184,11 +184,7 @@ impl Workload for Condvar {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        waiters: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, waiters: usize) -> Outcome {
         let threads = waiters + 1;
         let state = State::<L> {
             lock: Line(L::new()),

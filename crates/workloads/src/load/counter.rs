@@ -17,7 +17,7 @@
 
 use crate::data::{Cell, Line, Page};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::{Home, Stage};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -79,11 +79,7 @@ impl Workload for Counter {
         Counter { gap: settings.ns("gap"), hold: settings.ns("hold"), home, own: settings.count("word") == 1 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared: Box<Page<Shared<S, L>>> = Box::new(Page(Shared { lock: L::new(), count: Cell::new(0) }));
         let own = Line(Cell::new(0));
         let count = if self.own { &own.0 } else { &shared.count };

@@ -13,7 +13,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::{File, Stage};
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
@@ -132,11 +132,7 @@ impl Workload for FileSections {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let file = stage.file(self.blocks * self.extents)?;
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let (lock, written) = &shared.0;

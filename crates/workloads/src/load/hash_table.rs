@@ -10,7 +10,7 @@
 
 use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
@@ -146,11 +146,7 @@ impl Workload for HashTable {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let table = Table::<S::Machine>::new(self.keys, self.buckets);
         let changes: Vec<_> = (0..threads).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();

@@ -16,7 +16,7 @@
 //! updates insert or remove (the paper does not say what its updates are).
 
 use crate::data::Line;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::tables::{Reclaimed, Shape, Table, TableWorkload};
 use crate::thread::Thread;
@@ -278,11 +278,7 @@ impl TableWorkload for HashtableStrategies {
         }
     }
 
-    fn run<S: Stage, T: Table<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, T: Table<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let alone = !T::INFO.concurrent && self.updates > 0.0;
         let tables = (0..if alone { threads } else { 1 }).map(|_| self.filled::<T>(threads).map(Line));
         let tables: Vec<Line<T>> = tables.collect::<Result<_, _>>().map_err(|why| why.to_string())?;

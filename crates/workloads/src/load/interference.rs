@@ -8,7 +8,7 @@
 use super::rwbench::STEP_NS;
 use crate::data::Line;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -64,11 +64,7 @@ impl Workload for Interference {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let pool: Box<[Line<L>]> = (0..self.locks).map(|_| Line(L::new())).collect();
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {

@@ -13,7 +13,7 @@
 
 use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock, Semaphore};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
@@ -190,11 +190,7 @@ impl Workload for Interpreter {
         Interpreter { step: settings.ns("step"), capacity: settings.count("capacity") as u64 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let state: State<S::Machine, L> = State::new(threads);
         let total = AtomicU64::new(0);
         let measured = measure::run(stage, threads, &|thread| {

@@ -9,7 +9,7 @@
 
 use crate::data::Cell;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
@@ -59,11 +59,7 @@ impl Workload for LockPerNode {
         LockPerNode { nodes: settings.count("nodes"), gap: settings.ns("gap") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let new = |_| Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
         let nodes = Array::new(self.nodes, new);
         let measured = measure::run(stage, threads, &|thread| {

@@ -7,7 +7,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -69,11 +69,7 @@ impl Workload for LockTorture {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         // Equal whenever nobody writes.
         let pair = Line([Cell::<S::Machine>::new(0), Cell::new(0)]);

@@ -8,7 +8,7 @@
 use super::address_space::AddressSpace;
 use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Parameter, Settings, Values};
@@ -102,11 +102,7 @@ struct Arena {
 
 impl MapReduce {
     /// Runs jobs until the time is over. An operation is a task.
-    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let word = || Line(Word::new(0));
         let job = Job::<S::Machine, L> {
             space: AddressSpace::new(threads),

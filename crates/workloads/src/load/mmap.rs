@@ -6,7 +6,7 @@
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -43,11 +43,7 @@ impl Workload for Mmap {
         Mmap { hold: settings.ns("hold"), gap: settings.ns("gap") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let space = AddressSpace::<S::Machine, L>::new(threads);
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {

@@ -8,7 +8,7 @@
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -69,11 +69,7 @@ impl Workload for PageFault {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let space = AddressSpace::<S::Machine, L>::new(threads);
         let measured = measure::run(stage, threads, &|thread| {
             // The first piece is only a part: in step, all would map at once.

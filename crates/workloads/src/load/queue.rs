@@ -14,7 +14,7 @@
 use super::condvar::end_and_notify;
 use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
@@ -176,11 +176,7 @@ impl Workload for Queue {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        producers: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, producers: usize) -> Outcome {
         let state = State::<L> {
             lock: Line(L::new()),
             arrived: Line(L::Condvar::new()),

@@ -12,7 +12,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
@@ -107,11 +107,7 @@ impl Workload for ReadWhileWriting {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let locks: Vec<Line<L>> = (0..self.locks).map(|_| Line(L::new())).collect();
         let entries: Array<Entry<S::Machine>> = Array::new(self.keys, |_| Entry::new());
         // The last thread writes, so that reader i is thread i.

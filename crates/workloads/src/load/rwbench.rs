@@ -15,7 +15,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -82,11 +82,7 @@ impl Workload for RwBench {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let own = Line(Cell::new(0));
         let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });

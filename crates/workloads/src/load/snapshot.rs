@@ -11,7 +11,7 @@
 
 use crate::copies::{Copies, CopyWorkload};
 use crate::data::Line;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
 use latchwork::machine::{Machine, Word};
@@ -70,11 +70,7 @@ impl CopyWorkload for Snapshot {
         }
     }
 
-    fn run<S: Stage, C: Copies<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, C: Copies<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let all: [<S::Machine as Machine>::Usize; MOST] = std::array::from_fn(Word::new);
         let shared = Line((C::new(), all));
         let (lock, words) = (&shared.0.0, &shared.0.1[..self.words]);

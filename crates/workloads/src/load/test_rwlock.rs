@@ -11,7 +11,7 @@
 use super::rwbench::WORD;
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 
@@ -62,11 +62,7 @@ impl Workload for TestRwLock {
         TestRwLock { hold: units("hold"), away: units("away"), own: settings.count("word") == 1 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let own = Line(Cell::new(0));
         let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });

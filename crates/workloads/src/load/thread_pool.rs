@@ -8,7 +8,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
@@ -116,11 +116,7 @@ impl Workload for ThreadPool {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let queue: Queue<S::Machine, L> = Queue {
             mutex: Line(L::new()),
             tasks: Cell::new(0),

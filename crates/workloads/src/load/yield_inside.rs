@@ -8,7 +8,7 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
 use latchwork::machine::Machine;
@@ -51,11 +51,7 @@ impl Workload for YieldInside {
         YieldInside { locks: settings.count("locks"), yields: settings.count("yields") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let locks: Vec<Line<(L, Cell<S::Machine>)>> =
             (0..self.locks).map(|_| Line((L::new(), Cell::new(0)))).collect();
         let events = Line(Cell::<S::Machine>::new(0));
