@@ -18,7 +18,7 @@ use crate::lock::{Condvar as _, Lock};
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -156,19 +156,18 @@ impl Workload for Condvar {
         operation: "pass of the baton (one), arrival in a round (all)",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter { name: "notify", default: "one", values: Values::Word(&["one", "all"]), help: "whom" },
-            Parameter {
-                name: "mutex",
-                default: "free",
-                values: Values::Word(&["free", "held"]),
-                help: "whether the notifying thread has released the mutex",
-            },
-            Parameter {
-                name: "work",
-                default: "1us",
-                values: Values::Time,
-                help: "computation with the baton, or before each arrival, without the mutex",
-            },
+            Parameter::word("notify", "one", &["one", "all"], "whom"),
+            Parameter::word(
+                "mutex",
+                "free",
+                &["free", "held"],
+                "whether the notifying thread has released the mutex",
+            ),
+            Parameter::time(
+                "work",
+                "1us",
+                "computation with the baton, or before each arrival, without the mutex",
+            ),
         ],
         threads: Threads::Each(&[1, 4, 16, 64]),
         all_threads: |threads| threads + 1,

@@ -12,7 +12,7 @@ use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -111,25 +111,14 @@ impl Workload for HashTable {
         operation: "lookup or change",
         locks: Locks::Both,
         parameters: &[
-            Parameter {
-                name: "writes",
-                default: "1%",
-                values: Values::Fraction,
-                help: "share of operations that change the table (the paper: 1% and 50%)",
-            },
-            Parameter {
-                name: "keys",
-                default: "128",
-                values: Values::Count(2, 1 << 20),
-                help: "keys, about half of them in the table",
-            },
-            Parameter { name: "buckets", default: "64", values: Values::Count(1, 1 << 20), help: "chains" },
-            Parameter {
-                name: "gap",
-                default: "100ns",
-                values: Values::Time,
-                help: "average computation between operations",
-            },
+            Parameter::fraction(
+                "writes",
+                "1%",
+                "share of operations that change the table (the paper: 1% and 50%)",
+            ),
+            Parameter::count("keys", "128", 2..=1 << 20, "keys, about half of them in the table"),
+            Parameter::count("buckets", "64", 1..=1 << 20, "chains"),
+            Parameter::time("gap", "100ns", "average computation between operations"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,

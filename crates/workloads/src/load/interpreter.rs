@@ -16,7 +16,7 @@ use crate::lock::{Condvar, Lock, Semaphore};
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 use std::sync::atomic::AtomicU64;
@@ -167,18 +167,12 @@ impl Workload for Interpreter {
         operation: "put or take",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "step",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation between operations, under the interpreter lock",
-            },
-            Parameter {
-                name: "capacity",
-                default: "1",
-                values: Values::Count(1, 1 << 32),
-                help: "items that the queue has room for",
-            },
+            Parameter::time(
+                "step",
+                "1us",
+                "average computation between operations, under the interpreter lock",
+            ),
+            Parameter::count("capacity", "1", 1..=1 << 32, "items that the queue has room for"),
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
         all_threads: |threads| threads,

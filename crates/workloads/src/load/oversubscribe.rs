@@ -9,7 +9,7 @@ use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct Oversubscribe {
@@ -26,18 +26,8 @@ impl Workload for Oversubscribe {
         operation: "section",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "hold",
-                default: "500ns",
-                values: Values::Time,
-                help: "computation under the lock",
-            },
-            Parameter {
-                name: "gap",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation between sections",
-            },
+            Parameter::time("hold", "500ns", "computation under the lock"),
+            Parameter::time("gap", "1us", "average computation between sections"),
         ],
         threads: Threads::PerCpu(&[1, 2, 4, 8, 16]),
         all_threads: |threads| threads,

@@ -11,7 +11,7 @@ use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 
 /// See the [module documentation](self).
@@ -54,12 +54,7 @@ impl Workload for ReadRandom {
         shows: "a global mutex in a real pattern: what is left of a read's parallel part",
         operation: "read (two sections)",
         locks: Locks::Mutex,
-        parameters: &[Parameter {
-            name: "read",
-            default: "1.5us",
-            values: Values::Time,
-            help: "average time of the read itself",
-        }],
+        parameters: &[Parameter::time("read", "1.5us", "average time of the read itself")],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
         log_threads: false,

@@ -13,7 +13,7 @@ use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct TestRwLock {
@@ -31,24 +31,9 @@ impl Workload for TestRwLock {
         operation: "iteration of a reader or the writer",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "unit",
-                default: "4ns",
-                values: Values::Time,
-                help: "a unit of work: counting down a local variable, with a pause",
-            },
-            Parameter {
-                name: "hold",
-                default: "10",
-                values: Values::Count(0, 1_000_000),
-                help: "units under the lock (-c, -e)",
-            },
-            Parameter {
-                name: "away",
-                default: "1000",
-                values: Values::Count(0, 1_000_000),
-                help: "units between two writes (-d)",
-            },
+            Parameter::time("unit", "4ns", "a unit of work: counting down a local variable, with a pause"),
+            Parameter::count("hold", "10", 0..=1_000_000, "units under the lock (-c, -e)"),
+            Parameter::count("away", "1000", 0..=1_000_000, "units between two writes (-d)"),
             WORD,
         ],
         threads: Threads::UpToCpus,

@@ -11,7 +11,7 @@ use crate::data::{Cell, Line};
 use crate::lock::Lock;
 use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -53,18 +53,13 @@ impl Workload for WorkingSet {
         operation: "read of 256 lines",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "kib",
-                default: "256",
-                values: Values::Count(1, 1 << 20),
-                help: "KiB that each thread goes through, in lines of 64 bytes",
-            },
-            Parameter {
-                name: "order",
-                default: "random",
-                values: Values::Word(&["random", "ascending"]),
-                help: "of the lines",
-            },
+            Parameter::count(
+                "kib",
+                "256",
+                1..=1 << 20,
+                "KiB that each thread goes through, in lines of 64 bytes",
+            ),
+            Parameter::word("order", "random", &["random", "ascending"], "of the lines"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
