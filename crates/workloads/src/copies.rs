@@ -5,7 +5,7 @@
 //! the reader must do nothing but copy, because it may see half a write.
 
 use crate::lock::Lock;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::stage::Stage;
 use crate::thread::Thread;
 use crate::workload::{Info, Settings};
@@ -131,9 +131,5 @@ pub trait CopyWorkload: Sized + Sync {
     fn new(settings: &Settings) -> Self;
 
     /// Runs it once, and checks that each copy was of one moment.
-    fn run<S: Stage, C: Copies<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String>;
+    fn run<S: Stage, C: Copies<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome;
 }

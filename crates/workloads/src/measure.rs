@@ -14,6 +14,9 @@ pub struct Extra {
     pub value: f64,
 }
 
+/// What a run of a workload did, or what went wrong in it.
+pub type Outcome = Result<Measured, String>;
+
 /// What a run of a workload did.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -78,11 +81,7 @@ pub fn fairness(operations: &[u64]) -> f64 {
 }
 
 /// Runs `body` on `threads` threads; fails if one of them reported a failure.
-pub fn run<S: Stage>(
-    stage: &S,
-    threads: usize,
-    body: &(dyn Fn(&mut Thread<S>) + Sync),
-) -> Result<Measured, String> {
+pub fn run<S: Stage>(stage: &S, threads: usize, body: &(dyn Fn(&mut Thread<S>) + Sync)) -> Outcome {
     let tallies: Mutex<Vec<(usize, Tally)>> = Mutex::new(Vec::with_capacity(threads));
     stage.run(threads, &|index| {
         let mut thread = Thread::start(stage, index);

@@ -8,7 +8,7 @@ use crate::cst_rw::CstRw;
 use crate::glibc_futex::GlibcFutex;
 use crate::load;
 use crate::lock::{Exclusive, Lock, Shared};
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::private::PrivateBravo;
 use crate::rwsem_4_19::RwSem4;
 use crate::shfl_paper::ShflPaper;
@@ -209,11 +209,11 @@ pub struct Point<'a> {
 
 impl Point<'_> {
     /// Measures it under the lock `L`.
-    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S) -> Result<Measured, String> {
+    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S) -> Outcome {
         struct Find<'a, S, L> {
             point: &'a Point<'a>,
             stage: &'a S,
-            result: Option<Result<Measured, String>>,
+            result: Option<Outcome>,
             lock: std::marker::PhantomData<L>,
         }
         impl<S: Stage, L: Lock<Machine = S::Machine>> Visitor for Find<'_, S, L> {
@@ -241,14 +241,11 @@ impl Point<'_> {
     }
 
     /// Measures the point if the workload's readers copy, under the lock or sequence lock `C`.
-    pub fn run_copies<S: Stage, C: Copies<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-    ) -> Option<Result<Measured, String>> {
+    pub fn run_copies<S: Stage, C: Copies<Machine = S::Machine>>(&self, stage: &S) -> Option<Outcome> {
         struct Find<'a, S, C> {
             point: &'a Point<'a>,
             stage: &'a S,
-            result: Option<Result<Measured, String>>,
+            result: Option<Outcome>,
             lock: std::marker::PhantomData<C>,
         }
         impl<S: Stage, C: Copies<Machine = S::Machine>> Visitor for Find<'_, S, C> {
@@ -267,7 +264,7 @@ impl Point<'_> {
     }
 
     /// Measures it under the lock or strategy called `name`, one that runs on any machine.
-    pub fn run_named<S: Stage>(&self, stage: &S, name: &str, kind: Kind) -> Result<Measured, String> {
+    pub fn run_named<S: Stage>(&self, stage: &S, name: &str, kind: Kind) -> Outcome {
         if let Some(result) = self.run_table(stage, name) {
             return result;
         }
@@ -279,12 +276,12 @@ impl Point<'_> {
 
 impl Point<'_> {
     /// Measures it under the strategy called `name`, if the workload is one over tables.
-    fn run_table<S: Stage>(&self, stage: &S, name: &str) -> Option<Result<Measured, String>> {
+    fn run_table<S: Stage>(&self, stage: &S, name: &str) -> Option<Outcome> {
         struct Find<'a, S> {
             point: &'a Point<'a>,
             stage: &'a S,
             name: &'a str,
-            result: Option<Result<Measured, String>>,
+            result: Option<Outcome>,
         }
         impl<S: Stage> Visitor for Find<'_, S> {
             fn workload<W: Workload>(&mut self) {}
@@ -311,7 +308,7 @@ pub(crate) struct ByName<'a, S> {
     pub stage: &'a S,
     pub name: &'a str,
     pub kind: Kind,
-    pub result: Option<Result<Measured, String>>,
+    pub result: Option<Outcome>,
 }
 
 impl<S: Stage> Locks<S::Machine> for ByName<'_, S> {
@@ -335,7 +332,7 @@ pub(crate) struct ByTable<'a, W, S> {
     stage: &'a S,
     name: &'a str,
     threads: usize,
-    result: Option<Result<Measured, String>>,
+    result: Option<Outcome>,
 }
 
 impl<W: TableWorkload, S: Stage> tables::Visitor<S::Machine> for ByTable<'_, W, S> {
@@ -352,7 +349,7 @@ pub(crate) fn run_over_tables<W: TableWorkload, S: Stage>(
     stage: &S,
     name: &str,
     show: impl FnOnce(&mut ByTable<W, S>),
-) -> Option<Result<Measured, String>> {
+) -> Option<Outcome> {
     let workload = &W::new(point.settings);
     let mut find = ByTable { workload, stage, name, threads: point.threads, result: None };
     show(&mut find);

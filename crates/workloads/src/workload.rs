@@ -2,9 +2,10 @@
 
 use crate::candidate::{Candidate, Kind, Origin};
 use crate::lock::Lock;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::stage::Stage;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A workload, with its parameters set.
 pub trait Workload: Sized + Sync {
@@ -15,11 +16,7 @@ pub trait Workload: Sized + Sync {
     fn new(settings: &Settings) -> Self;
 
     /// Runs it once, and checks at the end that the lock kept its data right.
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String>;
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome;
 }
 
 /// What the registry, `--list` and the docs say about a workload.
@@ -135,6 +132,38 @@ pub struct Parameter {
     pub values: Values,
     /// One line.
     pub help: &'static str,
+}
+
+impl Parameter {
+    /// A time.
+    pub const fn time(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Parameter { name, default, values: Values::Time, help }
+    }
+
+    /// A number from 0 to 1.
+    pub const fn fraction(name: &'static str, default: &'static str, help: &'static str) -> Self {
+        Parameter { name, default, values: Values::Fraction, help }
+    }
+
+    /// A whole number of this range.
+    pub const fn count(
+        name: &'static str,
+        default: &'static str,
+        range: RangeInclusive<u64>,
+        help: &'static str,
+    ) -> Self {
+        Parameter { name, default, values: Values::Count(*range.start(), *range.end()), help }
+    }
+
+    /// One of these words.
+    pub const fn word(
+        name: &'static str,
+        default: &'static str,
+        words: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Parameter { name, default, values: Values::Word(words), help }
+    }
 }
 
 /// What a parameter can be.

@@ -16,7 +16,7 @@ use latchwork_sim::{MAX_THREADS, Profile};
 use latchwork_workloads::load::counter::Counter;
 use latchwork_workloads::load::rwbench::RwBench;
 use latchwork_workloads::lock::Lock;
-use latchwork_workloads::measure::Measured;
+use latchwork_workloads::measure::{Measured, Outcome};
 use latchwork_workloads::native::{self, Stop, Threads};
 use latchwork_workloads::stage::Stage;
 use latchwork_workloads::topology::Placement;
@@ -163,7 +163,7 @@ impl Plan {
     }
 
     /// Runs one variant at one point, on `stage`.
-    fn measure<S: Stage>(&self, job: &Job, stage: &S) -> std::result::Result<Measured, String> {
+    fn measure<S: Stage>(&self, job: &Job, stage: &S) -> Outcome {
         let point = &self.points[job.point];
         let wanted = self.variants[job.variant].0;
         match self.subject {
@@ -218,7 +218,7 @@ struct Find<'a, W, S> {
     before: usize,
     stage: &'a S,
     threads: usize,
-    result: Option<std::result::Result<Measured, String>>,
+    result: Option<Outcome>,
 }
 
 impl<'a, W: Workload, S: Stage> Find<'a, W, S> {
@@ -228,7 +228,7 @@ impl<'a, W: Workload, S: Stage> Find<'a, W, S> {
         stage: &'a S,
         threads: usize,
         visit: impl FnOnce(&mut Self),
-    ) -> std::result::Result<Measured, String> {
+    ) -> Outcome {
         let mut find = Find { workload, before: wanted, stage, threads, result: None };
         visit(&mut find);
         find.result.expect("the number of a variant")
@@ -285,7 +285,7 @@ impl Results {
         Some(self.rate(point, variant)? / self.rate(point, 0).filter(|rate| *rate > 0.0)?)
     }
 
-    fn file(&mut self, plan: &Plan, job: &Job, result: std::result::Result<Measured, String>) {
+    fn file(&mut self, plan: &Plan, job: &Job, result: Outcome) {
         match result {
             Ok(measured) => {
                 let machine = plan.machines.get(plan.points[job.point].machine);

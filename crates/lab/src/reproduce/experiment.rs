@@ -59,6 +59,26 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    pub fn set(mut self, set: &'static [&'static str]) -> Self {
+        self.set = set;
+        self
+    }
+
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    pub fn micros(mut self, micros: u64) -> Self {
+        self.micros = Some(micros);
+        self
+    }
+
+    pub fn unknown(mut self, unknown: &'static [&'static str]) -> Self {
+        self.unknown = unknown;
+        self
+    }
+
     /// The command that shows the same.
     pub fn command(&self) -> String {
         let command = match self.on {

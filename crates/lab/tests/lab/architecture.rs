@@ -18,94 +18,41 @@ struct Room {
     captions: [&'static str; 2],
 }
 
+const fn product(name: &'static str, left: u32, width: u32, captions: [&'static str; 2]) -> Room {
+    Room { name, in_product: true, left, width, captions }
+}
+
+const fn laboratory(name: &'static str, left: u32, width: u32, captions: [&'static str; 2]) -> Room {
+    Room { in_product: false, ..product(name, left, width, captions) }
+}
+
+/// Name, left edge, width, captions.
 const ROOMS: &[Room] = &[
-    Room {
-        name: "latchwork",
-        in_product: true,
-        left: 195,
-        width: 745,
-        captions: [
+    product(
+        "latchwork",
+        195,
+        745,
+        [
             "the library: registry, locks and reclamation with maps, each written once over the trait Machine",
             "layers: registry, map > locks, reclaim > machine",
         ],
-    },
-    Room {
-        name: "latchwork-capi",
-        in_product: true,
-        left: 354,
-        width: 108,
-        captions: ["latchwork.h, for", "C and C++"],
-    },
-    Room {
-        name: "latchwork-check",
-        in_product: true,
-        left: 110,
-        width: 108,
-        captions: ["lock order, misuse", ""],
-    },
-    Room {
-        name: "latchwork-recording",
-        in_product: true,
-        left: 20,
-        width: 155,
-        captions: ["the file of a profile,", "written and read"],
-    },
-    Room {
-        name: "latchwork-preload",
-        in_product: true,
-        left: 20,
-        width: 210,
-        captions: ["pthread calls of a", "program, by LD_PRELOAD"],
-    },
-    Room {
-        name: "latchwork-cli",
-        in_product: true,
-        left: 20,
-        width: 370,
-        captions: ["the command latchwork:", "list, run, check, compare"],
-    },
-    Room {
-        name: "latchwork-console",
-        in_product: true,
-        left: 222,
-        width: 128,
-        captions: ["what both commands", "share"],
-    },
-    Room {
-        name: "latchwork-sim",
-        in_product: true,
-        left: 466,
-        width: 108,
-        captions: ["simulated and", "exploring machine"],
-    },
-    Room {
-        name: "latchwork-workloads",
-        in_product: false,
-        left: 598,
-        width: 126,
-        captions: ["the papers' pro-", "grams, peers, tables"],
-    },
-    Room {
-        name: "latchwork-loom",
-        in_product: false,
-        left: 732,
-        width: 98,
-        captions: ["clients for the", "model checker"],
-    },
-    Room {
-        name: "latchwork-torture",
-        in_product: false,
-        left: 838,
-        width: 112,
-        captions: ["stress, with locks", "broken on purpose"],
-    },
-    Room {
-        name: "latchwork-lab",
-        in_product: false,
-        left: 610,
-        width: 330,
-        captions: ["the command latchwork-lab: bench, simulate,", "reproduce, torture, calibrate, count"],
-    },
+    ),
+    product("latchwork-capi", 354, 108, ["latchwork.h, for", "C and C++"]),
+    product("latchwork-check", 110, 108, ["lock order, misuse", ""]),
+    product("latchwork-recording", 20, 155, ["the file of a profile,", "written and read"]),
+    product("latchwork-preload", 20, 210, ["pthread calls of a", "program, by LD_PRELOAD"]),
+    product("latchwork-cli", 20, 370, ["the command latchwork:", "list, run, check, compare"]),
+    product("latchwork-console", 222, 128, ["what both commands", "share"]),
+    product("latchwork-sim", 466, 108, ["simulated and", "exploring machine"]),
+    laboratory("latchwork-workloads", 598, 126, ["the papers' pro-", "grams, peers, tables"]),
+    laboratory("latchwork-loom", 732, 98, ["clients for the", "model checker"]),
+    laboratory("latchwork-torture", 838, 112, ["stress, with locks", "broken on purpose"]),
+    laboratory(
+        "latchwork-lab",
+        610,
+        330,
+        ["the command latchwork-lab: bench, simulate,", "reproduce, torture, calibrate, count"],
+    ),
 ];
 
 /// Pixels from one floor to the next, and of a room.

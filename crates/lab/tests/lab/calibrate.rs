@@ -3,7 +3,6 @@
 
 use crate::common::{latchwork, output, scratch, stderr, stdout};
 use latchwork_sim::Profile;
-use std::os::unix::process::CommandExt;
 
 #[test]
 fn a_profile_that_the_simulator_reads() {
@@ -48,21 +47,7 @@ fn a_profile_that_the_simulator_reads() {
 
 #[test]
 fn one_cpu_is_enough() {
-    let mut command = latchwork();
-    command.args(["calibrate", "-o", "-"]);
-    // SAFETY: between fork and exec, only system calls.
-    unsafe {
-        command.pre_exec(|| {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-            let cpu = (0..1024).find(|cpu| libc::CPU_ISSET(*cpu, &set)).unwrap_or(0);
-            libc::CPU_ZERO(&mut set);
-            libc::CPU_SET(cpu, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-            Ok(())
-        });
-    }
-    let output = command.output().expect("the command runs");
+    let output = crate::on_one_cpu().args(["calibrate", "-o", "-"]).output().expect("the command runs");
     assert!(output.status.success(), "{}", stderr(&output));
     let profile = Profile::parse(&stdout(&output), "it").unwrap();
     assert_eq!(profile.cpus(), 1);

@@ -14,5 +14,22 @@ mod reproduce;
 mod simulate;
 mod torture;
 
+use latchwork_workloads::topology;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 /// The command that was just built.
 const COMMAND: &str = env!("CARGO_BIN_EXE_latchwork-lab");
+
+/// The command with one processor.
+fn on_one_cpu() -> Command {
+    let cpu = topology::allowed()[0];
+    let mut command = common::latchwork();
+    let bind = move || {
+        topology::pin(cpu);
+        Ok(())
+    };
+    // SAFETY: between fork and exec, `pin` makes one system call and nothing else.
+    unsafe { command.pre_exec(bind) };
+    command
+}

@@ -3,7 +3,6 @@
 use crate::bench::interrupt;
 use crate::common::{output, scratch, stderr, stdout};
 use serde_json::Value;
-use std::os::unix::process::CommandExt;
 
 /// A claim that takes little to test, in a debug build too.
 const CHEAP: &str = "shfl-table1-atomics";
@@ -135,26 +134,7 @@ fn what_two_cpus_can_show_is_measured_here_and_shown_as_that() {
 
 #[test]
 fn one_cpu_cannot_show_what_takes_two() {
-    // SAFETY: plain old data.
-    let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as large as it says.
-    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
-    // SAFETY: the set is a plain array of bits, and the numbers are within it.
-    let one = unsafe {
-        let first = (0..1024).find(|cpu| libc::CPU_ISSET(*cpu, &all)).unwrap();
-        libc::CPU_ZERO(&mut all);
-        libc::CPU_SET(first, &mut all);
-        all
-    };
-    // SAFETY: as large as it says.
-    let bind = move || match unsafe { libc::sched_setaffinity(0, size_of_val(&one), &raw const one) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    };
-    let mut command = crate::common::latchwork();
-    // SAFETY: it makes a system call and nothing else.
-    unsafe { command.pre_exec(bind) };
-    let run = command.args(["reproduce", "--runs", "1", "--only", HERE]).output().unwrap();
+    let run = crate::on_one_cpu().args(["reproduce", "--runs", "1", "--only", HERE]).output().unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let text = stdout(&run);
     let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");

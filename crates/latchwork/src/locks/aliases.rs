@@ -18,7 +18,8 @@ pub type MutexOver<L, T> = lock_api::Mutex<mutex::Api<L>, T>;
 pub type RwLockOver<R, T> = lock_api::RwLock<rwlock::Api<R>, T>;
 /// A condition variable for mutexes over the algorithm `L`.
 ///
-/// The compiler finds the `L` of a local variable. In a type, write `L`, or take the alias that has the mutex's name.
+/// The compiler finds the `L` of a local variable. In a type, write `L`, as in `CondvarOver<mutex::clh::RawClh<Native>>`. The
+/// mutexes that need no feature have an alias for it.
 ///
 /// ```
 /// use latchwork::locks::{CondvarOver, McsCondvar, McsMutex, TicketMutex};

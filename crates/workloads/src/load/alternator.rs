@@ -7,7 +7,7 @@
 
 use crate::data::Line;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Settings, Threads, Workload};
 use latchwork::machine::{Machine, Word};
@@ -38,11 +38,7 @@ impl Workload for Alternator {
         Alternator
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         // The turn's number, where each thread waits for it. Thread 0 has turn 1.
         let turn = |index| Line::<<S::Machine as Machine>::U64>(Word::new(u64::from(index == 0)));

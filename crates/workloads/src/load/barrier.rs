@@ -15,10 +15,10 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::{Machine, Word};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -113,12 +113,7 @@ impl Workload for Barrier {
         shows: "what failed tries cost: a lock whose state is apart from its queue can be had at once",
         operation: "arrival of a thread",
         locks: Locks::Mutex,
-        parameters: &[Parameter {
-            name: "work",
-            default: "1us",
-            values: Values::Time,
-            help: "average computation between barriers",
-        }],
+        parameters: &[Parameter::time("work", "1us", "average computation between barriers")],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
         log_threads: false,
@@ -129,11 +124,7 @@ impl Workload for Barrier {
         Barrier { work: settings.ns("work") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let state: State<S::Machine, L> = State {
             lock: Line(L::new()),
             phase: Line(Word::new(ARRIVING)),

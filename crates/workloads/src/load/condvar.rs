@@ -15,10 +15,10 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar as _, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::{Section, Thread};
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -156,19 +156,18 @@ impl Workload for Condvar {
         operation: "pass of the baton (one), arrival in a round (all)",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter { name: "notify", default: "one", values: Values::Word(&["one", "all"]), help: "whom" },
-            Parameter {
-                name: "mutex",
-                default: "free",
-                values: Values::Word(&["free", "held"]),
-                help: "whether the notifying thread has released the mutex",
-            },
-            Parameter {
-                name: "work",
-                default: "1us",
-                values: Values::Time,
-                help: "computation with the baton, or before each arrival, without the mutex",
-            },
+            Parameter::word("notify", "one", &["one", "all"], "whom"),
+            Parameter::word(
+                "mutex",
+                "free",
+                &["free", "held"],
+                "whether the notifying thread has released the mutex",
+            ),
+            Parameter::time(
+                "work",
+                "1us",
+                "computation with the baton, or before each arrival, without the mutex",
+            ),
         ],
         threads: Threads::Each(&[1, 4, 16, 64]),
         all_threads: |threads| threads + 1,
@@ -184,11 +183,7 @@ impl Workload for Condvar {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        waiters: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, waiters: usize) -> Outcome {
         let threads = waiters + 1;
         let state = State::<L> {
             lock: Line(L::new()),

@@ -17,9 +17,9 @@
 
 use crate::data::{Cell, Line, Page};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::{Home, Stage};
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct Counter {
@@ -43,30 +43,20 @@ impl Workload for Counter {
         operation: "increment",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "gap",
-                default: "20ns",
-                values: Values::Time,
-                help: "computation between release and the next acquire",
-            },
-            Parameter {
-                name: "hold",
-                default: "0ns",
-                values: Values::Time,
-                help: "computation inside, beside the increment",
-            },
-            Parameter {
-                name: "home",
-                default: "local",
-                values: Values::Word(&["local", "remote"]),
-                help: "memory of the lock: the node of thread 0, or a far one",
-            },
-            Parameter {
-                name: "word",
-                default: "lock",
-                values: Values::Word(&["lock", "own"]),
-                help: "line of the counter: the lock's, or one of its own",
-            },
+            Parameter::time("gap", "20ns", "computation between release and the next acquire"),
+            Parameter::time("hold", "0ns", "computation inside, beside the increment"),
+            Parameter::word(
+                "home",
+                "local",
+                &["local", "remote"],
+                "memory of the lock: the node of thread 0, or a far one",
+            ),
+            Parameter::word(
+                "word",
+                "lock",
+                &["lock", "own"],
+                "line of the counter: the lock's, or one of its own",
+            ),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -79,11 +69,7 @@ impl Workload for Counter {
         Counter { gap: settings.ns("gap"), hold: settings.ns("hold"), home, own: settings.count("word") == 1 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared: Box<Page<Shared<S, L>>> = Box::new(Page(Shared { lock: L::new(), count: Cell::new(0) }));
         let own = Line(Cell::new(0));
         let count = if self.own { &own.0 } else { &shared.count };

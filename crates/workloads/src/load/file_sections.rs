@@ -13,9 +13,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::{File, Stage};
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -78,42 +78,12 @@ impl Workload for FileSections {
         operation: "read or write section",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "writes",
-                default: "1/2",
-                values: Values::Fraction,
-                help: "share of sections that write",
-            },
-            Parameter {
-                name: "blocks",
-                default: "2",
-                values: Values::Count(1, 1024),
-                help: "blocks of 4 KiB that a section reads or writes",
-            },
-            Parameter {
-                name: "yields",
-                default: "2",
-                values: Values::Count(0, 1_000_000),
-                help: "how often a section yields the processor",
-            },
-            Parameter {
-                name: "extents",
-                default: "64",
-                values: Values::Count(1, 65_536),
-                help: "places in the file among which a section chooses",
-            },
-            Parameter {
-                name: "sleep",
-                default: "0ns",
-                values: Values::Time,
-                help: "sleep beside each block, as for a slow disk",
-            },
-            Parameter {
-                name: "gap",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation between sections",
-            },
+            Parameter::fraction("writes", "1/2", "share of sections that write"),
+            Parameter::count("blocks", "2", 1..=1024, "blocks of 4 KiB that a section reads or writes"),
+            Parameter::count("yields", "2", 0..=1_000_000, "how often a section yields the processor"),
+            Parameter::count("extents", "64", 1..=65_536, "places in the file among which a section chooses"),
+            Parameter::time("sleep", "0ns", "sleep beside each block, as for a slow disk"),
+            Parameter::time("gap", "1us", "average computation between sections"),
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
         all_threads: |threads| threads,
@@ -132,11 +102,7 @@ impl Workload for FileSections {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let file = stage.file(self.blocks * self.extents)?;
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let (lock, written) = &shared.0;

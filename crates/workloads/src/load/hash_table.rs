@@ -10,9 +10,9 @@
 
 use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -111,25 +111,14 @@ impl Workload for HashTable {
         operation: "lookup or change",
         locks: Locks::Both,
         parameters: &[
-            Parameter {
-                name: "writes",
-                default: "1%",
-                values: Values::Fraction,
-                help: "share of operations that change the table (the paper: 1% and 50%)",
-            },
-            Parameter {
-                name: "keys",
-                default: "128",
-                values: Values::Count(2, 1 << 20),
-                help: "keys, about half of them in the table",
-            },
-            Parameter { name: "buckets", default: "64", values: Values::Count(1, 1 << 20), help: "chains" },
-            Parameter {
-                name: "gap",
-                default: "100ns",
-                values: Values::Time,
-                help: "average computation between operations",
-            },
+            Parameter::fraction(
+                "writes",
+                "1%",
+                "share of operations that change the table (the paper: 1% and 50%)",
+            ),
+            Parameter::count("keys", "128", 2..=1 << 20, "keys, about half of them in the table"),
+            Parameter::count("buckets", "64", 1..=1 << 20, "chains"),
+            Parameter::time("gap", "100ns", "average computation between operations"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -146,11 +135,7 @@ impl Workload for HashTable {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let table = Table::<S::Machine>::new(self.keys, self.buckets);
         let changes: Vec<_> = (0..threads).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();

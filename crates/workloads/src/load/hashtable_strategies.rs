@@ -16,11 +16,11 @@
 //! updates insert or remove (the paper does not say what its updates are).
 
 use crate::data::Line;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::tables::{Reclaimed, Shape, Table, TableWorkload};
 use crate::thread::Thread;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads};
 use std::hint::black_box;
 use std::sync::Mutex;
 
@@ -230,36 +230,30 @@ impl TableWorkload for HashtableStrategies {
         operation: "lookup or update",
         locks: Locks::Table,
         parameters: &[
-            Parameter {
-                name: "updates",
-                default: "0",
-                values: Values::Fraction,
-                help: "share of operations that insert or remove (the paper: 0 to 1)",
-            },
-            Parameter {
-                name: "buckets",
-                default: "32",
-                values: Values::Count(1, 1 << 20),
-                help: "chains, a power of two (32 fit the first cache; with 262144 a lookup misses most)",
-            },
-            Parameter {
-                name: "chain",
-                default: "1",
-                values: Values::Count(1, 64),
-                help: "average elements in a chain; there are twice as many keys",
-            },
-            Parameter {
-                name: "budget",
-                default: "1000",
-                values: Values::Count(1, 1 << 20),
-                help: "removed elements that may wait to be reclaimed, for each thread",
-            },
-            Parameter {
-                name: "gap",
-                default: "0ns",
-                values: Values::Time,
-                help: "average computation between operations",
-            },
+            Parameter::fraction(
+                "updates",
+                "0",
+                "share of operations that insert or remove (the paper: 0 to 1)",
+            ),
+            Parameter::count(
+                "buckets",
+                "32",
+                1..=1 << 20,
+                "chains, a power of two (32 fit the first cache; with 262144 a lookup misses most)",
+            ),
+            Parameter::count(
+                "chain",
+                "1",
+                1..=64,
+                "average elements in a chain; there are twice as many keys",
+            ),
+            Parameter::count(
+                "budget",
+                "1000",
+                1..=1 << 20,
+                "removed elements that may wait to be reclaimed, for each thread",
+            ),
+            Parameter::time("gap", "0ns", "average computation between operations"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -278,11 +272,7 @@ impl TableWorkload for HashtableStrategies {
         }
     }
 
-    fn run<S: Stage, T: Table<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, T: Table<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let alone = !T::INFO.concurrent && self.updates > 0.0;
         let tables = (0..if alone { threads } else { 1 }).map(|_| self.filled::<T>(threads).map(Line));
         let tables: Vec<Line<T>> = tables.collect::<Result<_, _>>().map_err(|why| why.to_string())?;

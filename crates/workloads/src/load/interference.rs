@@ -8,9 +8,9 @@
 use super::rwbench::STEP_NS;
 use crate::data::Line;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// Locks that are checked at the end.
 const CHECKED: usize = 16;
@@ -31,24 +31,14 @@ impl Workload for Interference {
         operation: "read",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "locks",
-                default: "64",
-                values: Values::Count(1, 8192),
-                help: "locks in the pool (the paper: powers of two from 1 to 8192)",
-            },
-            Parameter {
-                name: "hold",
-                default: "20",
-                values: Values::Count(0, 1_000_000),
-                help: "steps of 4 ns under the lock",
-            },
-            Parameter {
-                name: "gap",
-                default: "100",
-                values: Values::Count(0, 1_000_000),
-                help: "steps without it",
-            },
+            Parameter::count(
+                "locks",
+                "64",
+                1..=8192,
+                "locks in the pool (the paper: powers of two from 1 to 8192)",
+            ),
+            Parameter::count("hold", "20", 0..=1_000_000, "steps of 4 ns under the lock"),
+            Parameter::count("gap", "100", 0..=1_000_000, "steps without it"),
         ],
         threads: Threads::Exactly(64),
         all_threads: |threads| threads,
@@ -64,11 +54,7 @@ impl Workload for Interference {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let pool: Box<[Line<L>]> = (0..self.locks).map(|_| Line(L::new())).collect();
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {

@@ -13,10 +13,10 @@
 
 use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock, Semaphore};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 use std::sync::atomic::AtomicU64;
@@ -167,18 +167,12 @@ impl Workload for Interpreter {
         operation: "put or take",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "step",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation between operations, under the interpreter lock",
-            },
-            Parameter {
-                name: "capacity",
-                default: "1",
-                values: Values::Count(1, 1 << 32),
-                help: "items that the queue has room for",
-            },
+            Parameter::time(
+                "step",
+                "1us",
+                "average computation between operations, under the interpreter lock",
+            ),
+            Parameter::count("capacity", "1", 1..=1 << 32, "items that the queue has room for"),
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
         all_threads: |threads| threads,
@@ -190,11 +184,7 @@ impl Workload for Interpreter {
         Interpreter { step: settings.ns("step"), capacity: settings.count("capacity") as u64 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let state: State<S::Machine, L> = State::new(threads);
         let total = AtomicU64::new(0);
         let measured = measure::run(stage, threads, &|thread| {

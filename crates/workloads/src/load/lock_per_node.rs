@@ -9,9 +9,9 @@
 
 use crate::data::Cell;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -36,18 +36,8 @@ impl Workload for LockPerNode {
         operation: "change",
         locks: Locks::Both,
         parameters: &[
-            Parameter {
-                name: "nodes",
-                default: "262144",
-                values: Values::Count(1, 1 << 24),
-                help: "how many nodes, each with a lock",
-            },
-            Parameter {
-                name: "gap",
-                default: "100ns",
-                values: Values::Time,
-                help: "computation between changes",
-            },
+            Parameter::count("nodes", "262144", 1..=1 << 24, "how many nodes, each with a lock"),
+            Parameter::time("gap", "100ns", "computation between changes"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -59,11 +49,7 @@ impl Workload for LockPerNode {
         LockPerNode { nodes: settings.count("nodes"), gap: settings.ns("gap") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let new = |_| Node::<S::Machine, L> { lock: L::new(), changes: Cell::new(0) };
         let nodes = Array::new(self.nodes, new);
         let measured = measure::run(stage, threads, &|thread| {

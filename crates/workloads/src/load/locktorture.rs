@@ -7,9 +7,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct LockTorture {
@@ -30,27 +30,12 @@ impl Workload for LockTorture {
         operation: "read or write section",
         locks: Locks::Both,
         parameters: &[
-            Parameter {
-                name: "writers",
-                default: "1",
-                values: Values::Count(0, 1024),
-                help: "threads that write; all others read",
-            },
-            Parameter { name: "read", default: "5us", values: Values::Time, help: "hold of a reader" },
-            Parameter { name: "write", default: "1us", values: Values::Time, help: "hold of a writer" },
-            Parameter { name: "long", default: "100us", values: Values::Time, help: "a long hold" },
-            Parameter {
-                name: "chance",
-                default: "1/2000",
-                values: Values::Fraction,
-                help: "share of holds that are long",
-            },
-            Parameter {
-                name: "away",
-                default: "0ns",
-                values: Values::Time,
-                help: "computation of a writer between two writes",
-            },
+            Parameter::count("writers", "1", 0..=1024, "threads that write; all others read"),
+            Parameter::time("read", "5us", "hold of a reader"),
+            Parameter::time("write", "1us", "hold of a writer"),
+            Parameter::time("long", "100us", "a long hold"),
+            Parameter::fraction("chance", "1/2000", "share of holds that are long"),
+            Parameter::time("away", "0ns", "computation of a writer between two writes"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -69,11 +54,7 @@ impl Workload for LockTorture {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         // Equal whenever nobody writes.
         let pair = Line([Cell::<S::Machine>::new(0), Cell::new(0)]);

@@ -8,10 +8,10 @@
 use super::address_space::AddressSpace;
 use crate::data::{Cell, Line, cells};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
-use crate::workload::{Parameter, Settings, Values};
+use crate::workload::{Parameter, Settings};
 use latchwork::machine::{Arith, Machine, Word};
 use latchwork::map::array::Array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -39,16 +39,12 @@ pub(super) struct MapReduce {
 
 /// The parameters of a program of this kind, with the defaults of those that differ.
 pub(super) const fn parameters(word: &'static str, words: &'static str) -> [Parameter; 5] {
-    use Values::{Count, Time};
-    const fn of(name: &'static str, default: &'static str, values: Values, help: &'static str) -> Parameter {
-        Parameter { name, default, values, help }
-    }
     [
-        of("word", word, Time, "computation for each word"),
-        of("words", words, Count(1, 1 << 20), "words that fill a page of intermediate pairs"),
-        of("pages", "1024", Count(1, 1 << 20), "pages of each mapping"),
-        of("fault", "2us", Time, "hold of a page fault, which reads"),
-        of("map", "2us", Time, "hold of mapping and unmapping, which write"),
+        Parameter::time("word", word, "computation for each word"),
+        Parameter::count("words", words, 1..=1 << 20, "words that fill a page of intermediate pairs"),
+        Parameter::count("pages", "1024", 1..=1 << 20, "pages of each mapping"),
+        Parameter::time("fault", "2us", "hold of a page fault, which reads"),
+        Parameter::time("map", "2us", "hold of mapping and unmapping, which write"),
     ]
 }
 
@@ -102,11 +98,7 @@ struct Arena {
 
 impl MapReduce {
     /// Runs jobs until the time is over. An operation is a task.
-    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    pub fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let word = || Line(Word::new(0));
         let job = Job::<S::Machine, L> {
             space: AddressSpace::new(threads),

@@ -6,9 +6,9 @@
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct Mmap {
@@ -25,13 +25,8 @@ impl Workload for Mmap {
         operation: "mapping or unmapping",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter { name: "hold", default: "2us", values: Values::Time, help: "hold of each" },
-            Parameter {
-                name: "gap",
-                default: "300ns",
-                values: Values::Time,
-                help: "computation between (the system call's own part)",
-            },
+            Parameter::time("hold", "2us", "hold of each"),
+            Parameter::time("gap", "300ns", "computation between (the system call's own part)"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -43,11 +38,7 @@ impl Workload for Mmap {
         Mmap { hold: settings.ns("hold"), gap: settings.ns("gap") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let space = AddressSpace::<S::Machine, L>::new(threads);
         let measured = measure::run(stage, threads, &|thread| {
             while thread.running() {

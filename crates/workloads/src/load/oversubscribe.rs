@@ -7,9 +7,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct Oversubscribe {
@@ -26,18 +26,8 @@ impl Workload for Oversubscribe {
         operation: "section",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "hold",
-                default: "500ns",
-                values: Values::Time,
-                help: "computation under the lock",
-            },
-            Parameter {
-                name: "gap",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation between sections",
-            },
+            Parameter::time("hold", "500ns", "computation under the lock"),
+            Parameter::time("gap", "1us", "average computation between sections"),
         ],
         threads: Threads::PerCpu(&[1, 2, 4, 8, 16]),
         all_threads: |threads| threads,
@@ -49,11 +39,7 @@ impl Workload for Oversubscribe {
         Oversubscribe { hold: settings.ns("hold"), gap: settings.ns("gap") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let count = Line(Cell::<S::Machine>::new(0));
         let measured = measure::run(stage, threads, &|thread| {

@@ -8,9 +8,9 @@
 
 use super::address_space::AddressSpace;
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct PageFault {
@@ -29,30 +29,10 @@ impl Workload for PageFault {
         operation: "page fault",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "pages",
-                default: "32768",
-                values: Values::Count(1, 1 << 20),
-                help: "pages of each mapping",
-            },
-            Parameter {
-                name: "fault",
-                default: "5us",
-                values: Values::Time,
-                help: "hold of a fault, which reads",
-            },
-            Parameter {
-                name: "map",
-                default: "2us",
-                values: Values::Time,
-                help: "hold of mapping and unmapping, which write",
-            },
-            Parameter {
-                name: "touch",
-                default: "200ns",
-                values: Values::Time,
-                help: "computation between faults",
-            },
+            Parameter::count("pages", "32768", 1..=1 << 20, "pages of each mapping"),
+            Parameter::time("fault", "5us", "hold of a fault, which reads"),
+            Parameter::time("map", "2us", "hold of mapping and unmapping, which write"),
+            Parameter::time("touch", "200ns", "computation between faults"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -69,11 +49,7 @@ impl Workload for PageFault {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let space = AddressSpace::<S::Machine, L>::new(threads);
         let measured = measure::run(stage, threads, &|thread| {
             // The first piece is only a part: in step, all would map at once.

@@ -14,10 +14,10 @@
 use super::condvar::end_and_notify;
 use crate::data::{Cell, Line, cells};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::map::array::Array;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -136,30 +136,15 @@ impl Workload for Queue {
         operation: "item taken",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "capacity",
-                default: "64",
-                values: Values::Count(0, 1 << 20),
-                help: "items in the queue at most; 0: unbounded",
-            },
-            Parameter {
-                name: "mutex",
-                default: "free",
-                values: Values::Word(&["free", "held"]),
-                help: "whether the notifying thread has released the mutex",
-            },
-            Parameter {
-                name: "produce",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation before an item is put",
-            },
-            Parameter {
-                name: "consume",
-                default: "1us",
-                values: Values::Time,
-                help: "average computation after an item is taken",
-            },
+            Parameter::count("capacity", "64", 0..=1 << 20, "items in the queue at most; 0: unbounded"),
+            Parameter::word(
+                "mutex",
+                "free",
+                &["free", "held"],
+                "whether the notifying thread has released the mutex",
+            ),
+            Parameter::time("produce", "1us", "average computation before an item is put"),
+            Parameter::time("consume", "1us", "average computation after an item is taken"),
         ],
         threads: Threads::Each(&[1, 4, 16]),
         all_threads: |threads| 2 * threads,
@@ -176,11 +161,7 @@ impl Workload for Queue {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        producers: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, producers: usize) -> Outcome {
         let state = State::<L> {
             lock: Line(L::new()),
             arrived: Line(L::Condvar::new()),

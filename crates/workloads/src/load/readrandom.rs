@@ -9,9 +9,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 
 /// See the [module documentation](self).
@@ -54,12 +54,7 @@ impl Workload for ReadRandom {
         shows: "a global mutex in a real pattern: what is left of a read's parallel part",
         operation: "read (two sections)",
         locks: Locks::Mutex,
-        parameters: &[Parameter {
-            name: "read",
-            default: "1.5us",
-            values: Values::Time,
-            help: "average time of the read itself",
-        }],
+        parameters: &[Parameter::time("read", "1.5us", "average time of the read itself")],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
         log_threads: false,
@@ -70,11 +65,7 @@ impl Workload for ReadRandom {
         ReadRandom { read: settings.ns("read") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let new = || Line(Cell::new(0));
         let database =

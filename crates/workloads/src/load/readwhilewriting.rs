@@ -12,9 +12,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -67,30 +67,19 @@ impl Workload for ReadWhileWriting {
         operation: "read or write",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "locks",
-                default: "1",
-                values: Values::Count(1, 1 << 16),
-                help: "locks among which the keys are divided (inplace_update_num_locks)",
-            },
-            Parameter {
-                name: "keys",
-                default: "10000",
-                values: Values::Count(1, 1 << 20),
-                help: "keys (num)",
-            },
-            Parameter {
-                name: "read",
-                default: "1us",
-                values: Values::Time,
-                help: "average time of a read outside the lock: a key is made up and found",
-            },
-            Parameter {
-                name: "write",
-                default: "4us",
-                values: Values::Time,
-                help: "average time of a write outside the lock: it is logged first",
-            },
+            Parameter::count(
+                "locks",
+                "1",
+                1..=1 << 16,
+                "locks among which the keys are divided (inplace_update_num_locks)",
+            ),
+            Parameter::count("keys", "10000", 1..=1 << 20, "keys (num)"),
+            Parameter::time(
+                "read",
+                "1us",
+                "average time of a read outside the lock: a key is made up and found",
+            ),
+            Parameter::time("write", "4us", "average time of a write outside the lock: it is logged first"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads + 1,
@@ -107,11 +96,7 @@ impl Workload for ReadWhileWriting {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let locks: Vec<Line<L>> = (0..self.locks).map(|_| Line(L::new())).collect();
         let entries: Array<Entry<S::Machine>> = Array::new(self.keys, |_| Entry::new());
         // The last thread writes, so that reader i is thread i.

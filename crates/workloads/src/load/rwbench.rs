@@ -15,9 +15,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// A step of std::mt19937 on the paper's machine (Haswell at 2.3 GHz), our estimate.
 pub const STEP_NS: u64 = 4;
@@ -31,12 +31,12 @@ pub struct RwBench {
 }
 
 /// Where the word lies by which a run is checked.
-pub(super) const WORD: Parameter = Parameter {
-    name: "word",
-    default: "lock",
-    values: Values::Word(&["lock", "own"]),
-    help: "line of the word by which a run is checked: the lock's, or one of its own",
-};
+pub(super) const WORD: Parameter = Parameter::word(
+    "word",
+    "lock",
+    &["lock", "own"],
+    "line of the word by which a run is checked: the lock's, or one of its own",
+);
 
 impl Workload for RwBench {
     const INFO: Info = Info {
@@ -47,24 +47,13 @@ impl Workload for RwBench {
         operation: "read or write",
         locks: Locks::Both,
         parameters: &[
-            Parameter {
-                name: "writes",
-                default: "1/10000",
-                values: Values::Fraction,
-                help: "share of writes (the paper: 9/10, 1/2, 1/10, 1/100, 1/1000 and 1/10000)",
-            },
-            Parameter {
-                name: "hold",
-                default: "10",
-                values: Values::Count(0, 1_000_000),
-                help: "steps of 4 ns under the lock",
-            },
-            Parameter {
-                name: "gap",
-                default: "100",
-                values: Values::Count(0, 1_000_000),
-                help: "average steps without it",
-            },
+            Parameter::fraction(
+                "writes",
+                "1/10000",
+                "share of writes (the paper: 9/10, 1/2, 1/10, 1/100, 1/1000 and 1/10000)",
+            ),
+            Parameter::count("hold", "10", 0..=1_000_000, "steps of 4 ns under the lock"),
+            Parameter::count("gap", "100", 0..=1_000_000, "average steps without it"),
             WORD,
         ],
         threads: Threads::UpToCpus,
@@ -82,11 +71,7 @@ impl Workload for RwBench {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let own = Line(Cell::new(0));
         let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });

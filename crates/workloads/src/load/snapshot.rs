@@ -11,9 +11,9 @@
 
 use crate::copies::{Copies, CopyWorkload};
 use crate::data::Line;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads};
 use latchwork::machine::{Machine, Word};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -42,19 +42,9 @@ impl CopyWorkload for Snapshot {
         operation: "read or write of all words",
         locks: Locks::Copies,
         parameters: &[
-            Parameter { name: "writes", default: "1/100", values: Values::Fraction, help: "share of writes" },
-            Parameter {
-                name: "words",
-                default: "4",
-                values: Values::Count(1, MOST as u64),
-                help: "words of 8 bytes",
-            },
-            Parameter {
-                name: "gap",
-                default: "0ns",
-                values: Values::Time,
-                help: "average computation between operations",
-            },
+            Parameter::fraction("writes", "1/100", "share of writes"),
+            Parameter::count("words", "4", 1..=MOST as u64, "words of 8 bytes"),
+            Parameter::time("gap", "0ns", "average computation between operations"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -70,11 +60,7 @@ impl CopyWorkload for Snapshot {
         }
     }
 
-    fn run<S: Stage, C: Copies<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, C: Copies<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let all: [<S::Machine as Machine>::Usize; MOST] = std::array::from_fn(Word::new);
         let shared = Line((C::new(), all));
         let (lock, words) = (&shared.0.0, &shared.0.1[..self.words]);

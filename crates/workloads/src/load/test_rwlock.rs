@@ -11,9 +11,9 @@
 use super::rwbench::WORD;
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 
 /// See the [module documentation](self).
 pub struct TestRwLock {
@@ -31,24 +31,9 @@ impl Workload for TestRwLock {
         operation: "iteration of a reader or the writer",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "unit",
-                default: "4ns",
-                values: Values::Time,
-                help: "a unit of work: counting down a local variable, with a pause",
-            },
-            Parameter {
-                name: "hold",
-                default: "10",
-                values: Values::Count(0, 1_000_000),
-                help: "units under the lock (-c, -e)",
-            },
-            Parameter {
-                name: "away",
-                default: "1000",
-                values: Values::Count(0, 1_000_000),
-                help: "units between two writes (-d)",
-            },
+            Parameter::time("unit", "4ns", "a unit of work: counting down a local variable, with a pause"),
+            Parameter::count("hold", "10", 0..=1_000_000, "units under the lock (-c, -e)"),
+            Parameter::count("away", "1000", 0..=1_000_000, "units between two writes (-d)"),
             WORD,
         ],
         threads: Threads::UpToCpus,
@@ -62,11 +47,7 @@ impl Workload for TestRwLock {
         TestRwLock { hold: units("hold"), away: units("away"), own: settings.count("word") == 1 }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let shared = Line((L::new(), Cell::<S::Machine>::new(0)));
         let own = Line(Cell::new(0));
         let (lock, written) = (&shared.0.0, if self.own { &own.0 } else { &shared.0.1 });

@@ -8,10 +8,10 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::{Condvar, Lock};
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
 use crate::thread::Thread;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 
 /// See the [module documentation](self).
@@ -83,24 +83,9 @@ impl Workload for ThreadPool {
         operation: "task",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "task",
-                default: "10us",
-                values: Values::Time,
-                help: "average computation of a task",
-            },
-            Parameter {
-                name: "arrival",
-                default: "5us",
-                values: Values::Time,
-                help: "average computation before thread 0 puts the next task",
-            },
-            Parameter {
-                name: "capacity",
-                default: "64",
-                values: Values::Count(1, 1 << 32),
-                help: "tasks that the queue has room for",
-            },
+            Parameter::time("task", "10us", "average computation of a task"),
+            Parameter::time("arrival", "5us", "average computation before thread 0 puts the next task"),
+            Parameter::count("capacity", "64", 1..=1 << 32, "tasks that the queue has room for"),
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
         all_threads: |threads| threads,
@@ -116,11 +101,7 @@ impl Workload for ThreadPool {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let queue: Queue<S::Machine, L> = Queue {
             mutex: Line(L::new()),
             tasks: Cell::new(0),

@@ -9,9 +9,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 use latchwork::map::array::Array;
 
@@ -53,18 +53,13 @@ impl Workload for WorkingSet {
         operation: "read of 256 lines",
         locks: Locks::RwLock,
         parameters: &[
-            Parameter {
-                name: "kib",
-                default: "256",
-                values: Values::Count(1, 1 << 20),
-                help: "KiB that each thread goes through, in lines of 64 bytes",
-            },
-            Parameter {
-                name: "order",
-                default: "random",
-                values: Values::Word(&["random", "ascending"]),
-                help: "of the lines",
-            },
+            Parameter::count(
+                "kib",
+                "256",
+                1..=1 << 20,
+                "KiB that each thread goes through, in lines of 64 bytes",
+            ),
+            Parameter::word("order", "random", &["random", "ascending"], "of the lines"),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -79,11 +74,7 @@ impl Workload for WorkingSet {
         }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let next = successors(self.lines, self.ascending);
         let memory: Vec<Array<Link<S::Machine>>> =

@@ -6,7 +6,7 @@
 
 use super::map_reduce::{self, MapReduce};
 use crate::lock::Lock;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::stage::Stage;
 use crate::workload::{Info, Locks, Settings, Threads, Workload};
 
@@ -32,11 +32,7 @@ impl Workload for WrMem {
         WrMem(MapReduce::new(settings))
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         self.0.run::<S, L>(stage, threads)
     }
 }

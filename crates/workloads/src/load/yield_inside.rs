@@ -8,9 +8,9 @@
 
 use crate::data::{Cell, Line};
 use crate::lock::Lock;
-use crate::measure::{self, Measured};
+use crate::measure::{self, Outcome};
 use crate::stage::Stage;
-use crate::workload::{Info, Locks, Parameter, Settings, Threads, Values, Workload};
+use crate::workload::{Info, Locks, Parameter, Settings, Threads, Workload};
 use latchwork::machine::Machine;
 
 /// See the [module documentation](self).
@@ -28,18 +28,13 @@ impl Workload for YieldInside {
         operation: "section",
         locks: Locks::Mutex,
         parameters: &[
-            Parameter {
-                name: "locks",
-                default: "8",
-                values: Values::Count(1, 65_536),
-                help: "mutexes (--thread-locks)",
-            },
-            Parameter {
-                name: "yields",
-                default: "1000",
-                values: Values::Count(1, 1_000_000),
-                help: "sections under one mutex before the thread takes the next (--thread-yields)",
-            },
+            Parameter::count("locks", "8", 1..=65_536, "mutexes (--thread-locks)"),
+            Parameter::count(
+                "yields",
+                "1000",
+                1..=1_000_000,
+                "sections under one mutex before the thread takes the next (--thread-yields)",
+            ),
         ],
         threads: Threads::Each(&[2, 4, 8, 16]),
         all_threads: |threads| threads,
@@ -51,11 +46,7 @@ impl Workload for YieldInside {
         YieldInside { locks: settings.count("locks"), yields: settings.count("yields") }
     }
 
-    fn run<S: Stage, L: Lock<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String> {
+    fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let locks: Vec<Line<(L, Cell<S::Machine>)>> =
             (0..self.locks).map(|_| Line((L::new(), Cell::new(0)))).collect();
         let events = Line(Cell::<S::Machine>::new(0));

@@ -26,6 +26,17 @@ pub struct Functions {
     unread: unsafe extern "C" fn(Memory),
 }
 
+impl Functions {
+    /// The functions of a mutex.
+    const fn mutex(
+        lock: unsafe extern "C" fn(Memory),
+        unlock: unsafe extern "C" fn(Memory),
+        try_lock: unsafe extern "C" fn(Memory) -> c_int,
+    ) -> Self {
+        Functions { lock, unlock, try_lock: Some(try_lock), read: lock, unread: unlock }
+    }
+}
+
 /// A lock.
 ///
 /// # Safety
@@ -141,13 +152,8 @@ mod ck {
     unsafe impl Calls for CkTicket {
         type Words = [u64; 1];
         const SHARED: bool = false;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_ck_ticket_lock,
-            unlock: lw_ck_ticket_unlock,
-            try_lock: Some(lw_ck_ticket_try),
-            read: lw_ck_ticket_lock,
-            unread: lw_ck_ticket_unlock,
-        };
+        const FUNCTIONS: Functions =
+            Functions::mutex(lw_ck_ticket_lock, lw_ck_ticket_unlock, lw_ck_ticket_try);
     }
 
     /// `ck_spinlock_mcs_t`, with a node per thread.
@@ -157,13 +163,7 @@ mod ck {
     unsafe impl Calls for CkMcs {
         type Words = [u64; 1];
         const SHARED: bool = false;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_ck_mcs_lock,
-            unlock: lw_ck_mcs_unlock,
-            try_lock: Some(lw_ck_mcs_try),
-            read: lw_ck_mcs_lock,
-            unread: lw_ck_mcs_unlock,
-        };
+        const FUNCTIONS: Functions = Functions::mutex(lw_ck_mcs_lock, lw_ck_mcs_unlock, lw_ck_mcs_try);
     }
 
     /// `ck_pflock_t`, the phase-fair lock. It has no trylock, and no workload asks a reader-writer lock for one.
@@ -222,13 +222,7 @@ mod absl {
     unsafe impl Calls for AbslMutex {
         type Words = [u64; 1];
         const SHARED: bool = false;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_absl_lock,
-            unlock: lw_absl_unlock,
-            try_lock: Some(lw_absl_try),
-            read: lw_absl_lock,
-            unread: lw_absl_unlock,
-        };
+        const FUNCTIONS: Functions = Functions::mutex(lw_absl_lock, lw_absl_unlock, lw_absl_try);
     }
 
     /// `absl::Mutex` with its readers.
@@ -238,13 +232,8 @@ mod absl {
     unsafe impl Calls for AbslRw {
         type Words = [u64; 1];
         const SHARED: bool = true;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_absl_lock,
-            unlock: lw_absl_unlock,
-            try_lock: Some(lw_absl_try),
-            read: lw_absl_read,
-            unread: lw_absl_unread,
-        };
+        const FUNCTIONS: Functions =
+            Functions { read: lw_absl_read, unread: lw_absl_unread, ..AbslMutex::FUNCTIONS };
     }
 }
 
@@ -271,13 +260,7 @@ mod nsync {
     unsafe impl Calls for NsyncMutex {
         type Words = [u64; 2];
         const SHARED: bool = false;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_nsync_lock,
-            unlock: lw_nsync_unlock,
-            try_lock: Some(lw_nsync_try),
-            read: lw_nsync_lock,
-            unread: lw_nsync_unlock,
-        };
+        const FUNCTIONS: Functions = Functions::mutex(lw_nsync_lock, lw_nsync_unlock, lw_nsync_try);
     }
 
     /// `nsync_mu` with its readers.
@@ -287,12 +270,7 @@ mod nsync {
     unsafe impl Calls for NsyncRw {
         type Words = [u64; 2];
         const SHARED: bool = true;
-        const FUNCTIONS: Functions = Functions {
-            lock: lw_nsync_lock,
-            unlock: lw_nsync_unlock,
-            try_lock: Some(lw_nsync_try),
-            read: lw_nsync_read,
-            unread: lw_nsync_unread,
-        };
+        const FUNCTIONS: Functions =
+            Functions { read: lw_nsync_read, unread: lw_nsync_unread, ..NsyncMutex::FUNCTIONS };
     }
 }

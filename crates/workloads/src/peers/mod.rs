@@ -2,7 +2,7 @@
 
 use crate::candidate::{Candidate, Kind, Origin};
 use crate::copies::CopyWorkload;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::native::Threads;
 use crate::registry::{self, ByName, List, Locks, Point, run_over_tables};
 use crate::tables::bucket_lock::BucketLocked;
@@ -93,7 +93,7 @@ pub fn candidates() -> Vec<Candidate> {
 }
 
 /// Measures a point on this machine, under any of [`candidates`].
-pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Result<Measured, String> {
+pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Outcome {
     let mut find = ByName { point, stage, name, kind, result: None };
     visit(&mut find);
     let result = find.result.or_else(|| run_table(point, stage, name));
@@ -101,8 +101,8 @@ pub fn run(point: &Point, stage: &Threads, name: &str, kind: Kind) -> Result<Mea
 }
 
 /// Measures a point under another library's table, if there is one called `name` and the workload is over tables.
-fn run_table(point: &Point, stage: &Threads, name: &str) -> Option<Result<Measured, String>> {
-    struct Find<'a>(&'a Point<'a>, &'a Threads, &'a str, Option<Result<Measured, String>>);
+fn run_table(point: &Point, stage: &Threads, name: &str) -> Option<Outcome> {
+    struct Find<'a>(&'a Point<'a>, &'a Threads, &'a str, Option<Outcome>);
     impl registry::Visitor for Find<'_> {
         fn workload<W: Workload>(&mut self) {}
         fn copy_workload<W: CopyWorkload>(&mut self) {}

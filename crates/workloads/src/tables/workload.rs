@@ -1,7 +1,7 @@
 //! Workloads over tables. (All other workloads are over locks.)
 
 use super::table::Table;
-use crate::measure::Measured;
+use crate::measure::Outcome;
 use crate::stage::Stage;
 use crate::workload::{Info, Settings};
 
@@ -14,9 +14,5 @@ pub trait TableWorkload: Sized + Sync {
     fn new(settings: &Settings) -> Self;
 
     /// Runs the workload once, and checks that the table has kept its elements right.
-    fn run<S: Stage, T: Table<Machine = S::Machine>>(
-        &self,
-        stage: &S,
-        threads: usize,
-    ) -> Result<Measured, String>;
+    fn run<S: Stage, T: Table<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome;
 }

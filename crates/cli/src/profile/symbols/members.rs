@@ -1,6 +1,7 @@
 //! Which member of a variable lies at an offset, from the debug information: `cache` and 0x28 make `cache.mutex_`.
 
 use super::debug::Slice;
+use super::wrappers::is_among;
 use addr2line::gimli::{
     self, AttributeValue, DebuggingInformationEntry, Dwarf, EntriesTreeNode, Unit, UnitOffset,
     constants as dw,
@@ -11,25 +12,9 @@ use std::collections::HashMap;
 const DEEPEST: u32 = 12;
 
 /// Types that are locks: what lies inside them is of no interest.
-const LOCKS: [&str; 17] = [
-    "pthread_mutex_t",
-    "pthread_rwlock_t",
-    "pthread_cond_t",
-    "pthread_spinlock_t",
-    "sem_t",
-    "pthread_barrier_t",
-    "mtx_t",
-    "cnd_t",
-    "mutex",
-    "timed_mutex",
-    "recursive_mutex",
-    "recursive_timed_mutex",
-    "shared_mutex",
-    "shared_timed_mutex",
-    "condition_variable",
-    "condition_variable_any",
-    "counting_semaphore",
-];
+const LOCKS: &str = "pthread_mutex_t pthread_rwlock_t pthread_cond_t pthread_spinlock_t sem_t pthread_barrier_t mtx_t \
+    cnd_t mutex timed_mutex recursive_mutex recursive_timed_mutex shared_mutex shared_timed_mutex \
+    condition_variable condition_variable_any counting_semaphore";
 
 type Entry = DebuggingInformationEntry<Slice>;
 
@@ -146,7 +131,7 @@ impl Members {
 }
 
 fn is_lock(name: &str) -> bool {
-    LOCKS.contains(&name) || ["Mutex<", "RwLock<"].iter().any(|start| name.starts_with(start))
+    is_among(LOCKS, name) || ["Mutex<", "RwLock<"].iter().any(|start| name.starts_with(start))
 }
 
 /// The variables among the children of a unit or name space.

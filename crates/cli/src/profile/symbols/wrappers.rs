@@ -6,158 +6,33 @@
 use super::Frame;
 
 /// Name spaces of the libraries that wrap locks. Each function in them is one.
-const LIBRARIES: [&str; 19] = [
-    "std::sync::",
-    "std::sys::",
-    "std::sys_common::",
-    "std::thread::park",
-    "std::thread::lifecycle",
-    "core::",
-    "alloc::",
-    "lock_api::",
-    "parking_lot::",
-    "parking_lot_core::",
-    "latchwork",
-    "lw_",
-    "lw::",
-    "__gnu_cxx::",
-    "boost::posix::",
-    "pthread_",
-    "__pthread_",
-    "__gthread_",
-    "__glibcxx_rwlock_",
-];
+const LIBRARIES: &str = "std::sync:: std::sys:: std::sys_common:: std::thread::park std::thread::lifecycle core:: alloc:: \
+    lock_api:: parking_lot:: parking_lot_core:: latchwork lw_ lw:: __gnu_cxx:: boost::posix:: pthread_ \
+    __pthread_ __gthread_ __glibcxx_rwlock_";
 
 /// Types of the C++ libraries that wrap locks.
-const CPP_TYPES: [&str; 18] = [
-    "mutex",
-    "timed_mutex",
-    "recursive_mutex",
-    "recursive_timed_mutex",
-    "shared_mutex",
-    "shared_timed_mutex",
-    "__shared_mutex_pthread",
-    "__shared_timed_mutex_base",
-    "__timed_mutex_impl",
-    "lock_guard",
-    "unique_lock",
-    "scoped_lock",
-    "shared_lock",
-    "condition_variable",
-    "condition_variable_any",
-    "_V2::condition_variable_any",
-    "__condvar",
-    "__mutex_base",
-];
+const CPP_TYPES: &str = "mutex timed_mutex recursive_mutex recursive_timed_mutex shared_mutex shared_timed_mutex \
+    __shared_mutex_pthread __shared_timed_mutex_base __timed_mutex_impl lock_guard unique_lock \
+    scoped_lock shared_lock condition_variable condition_variable_any _V2::condition_variable_any \
+    __condvar __mutex_base";
 
-/// Words that the names of wrappers are made of. A function whose name has no other word is a wrapper.
-const WORDS: [&str; 65] = [
-    "alloc",
-    "create",
-    "new",
-    "free",
-    "rwmutex",
-    "unlock",
-    "unlocker",
-    "release",
-    "leave",
-    "destroy",
-    "init",
-    "mutex",
-    "lock",
-    "locks",
-    "locker",
-    "locked",
-    "guard",
-    "scoped",
-    "acquire",
-    "enter",
-    "rd",
-    "wr",
-    "rdlock",
-    "wrlock",
-    "read",
-    "write",
-    "reader",
-    "writer",
-    "shared",
-    "exclusive",
-    "spin",
-    "spinlock",
-    "rw",
-    "rwlock",
-    "unique",
-    "auto",
-    "try",
-    "timed",
-    "timedwait",
-    "wait",
-    "until",
-    "cond",
-    "condition",
-    "condvar",
-    "cv",
-    "var",
-    "variable",
-    "signal",
-    "broadcast",
-    "mtx",
-    "sem",
-    "semaphore",
-    "critical",
-    "section",
-    "raw",
-    "impl",
-    "slow",
-    "cs",
-    "inline",
-    "mysql",
-    "psi",
-    "my",
-    "native",
-    "noninlined",
-    "sqlite3",
-];
+/// Words of which a wrapper's name has at least one.
+const ESSENTIAL: &str = "rwmutex unlock mutex lock locks locker guard acquire rdlock wrlock spinlock rwlock spin mtx sem \
+    semaphore cond condition condvar cv critical enter timedwait wait cs locked shared exclusive signal \
+    broadcast unique rw";
 
-/// At least one of these must be among the words.
-const ESSENTIAL: [&str; 32] = [
-    "rwmutex",
-    "unlock",
-    "mutex",
-    "lock",
-    "locks",
-    "locker",
-    "guard",
-    "acquire",
-    "rdlock",
-    "wrlock",
-    "spinlock",
-    "rwlock",
-    "spin",
-    "mtx",
-    "sem",
-    "semaphore",
-    "cond",
-    "condition",
-    "condvar",
-    "cv",
-    "critical",
-    "enter",
-    "timedwait",
-    "wait",
-    "cs",
-    "locked",
-    "shared",
-    "exclusive",
-    "signal",
-    "broadcast",
-    "unique",
-    "rw",
-];
+/// The other words that names of wrappers are made of. A function whose name has a word of neither list is no wrapper.
+const OTHERS: &str = "alloc create new free unlocker release leave destroy init scoped rd wr read write reader writer auto \
+    try timed until var variable section raw impl slow inline mysql psi my native noninlined sqlite3 pthread";
+
+/// Whether `word` is one of `words`.
+pub(super) fn is_among(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|one| one == word)
+}
 
 /// Whether the function is only a way to call the lock.
 pub fn is_wrapper(function: &str) -> bool {
-    if LIBRARIES.iter().any(|library| function.starts_with(library))
+    if LIBRARIES.split_whitespace().any(|library| function.starts_with(library))
         || function.starts_with('<') && is_rust_library(function)
     {
         return true;
@@ -165,7 +40,7 @@ pub fn is_wrapper(function: &str) -> bool {
     let plain = without_arguments(function);
     if let Some(rest) = plain.strip_prefix("std::") {
         let class = rest.rsplit_once("::").map_or(rest, |(class, _)| class);
-        if CPP_TYPES.contains(&class)
+        if is_among(CPP_TYPES, class)
             || ["lock", "call_once", "try_lock"].contains(&rest)
             || rest.starts_with("__detail")
         {
@@ -174,8 +49,8 @@ pub fn is_wrapper(function: &str) -> bool {
     }
     let last = plain.rsplit("::").next().expect("one part");
     let words = words(last);
-    words.iter().all(|word| WORDS.contains(&word.as_str()) || word == "pthread")
-        && words.iter().any(|word| ESSENTIAL.contains(&word.as_str()))
+    let is_essential = |word: &String| is_among(ESSENTIAL, word);
+    words.iter().any(is_essential) && words.iter().all(|word| is_essential(word) || is_among(OTHERS, word))
 }
 
 /// The index of the frame that names the place: the first that is no wrapper. A stack of nothing else is named by its

@@ -158,29 +158,33 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn new(
-        id: &'static str,
-        paper: Paper,
-        place: &'static str,
-        says: &'static str,
-        checks: Vec<Check>,
-    ) -> Self {
+    fn new(id: &'static str, paper: Paper, place: &'static str) -> Self {
         Claim {
             id,
             paper,
             place,
-            says,
+            says: "",
             number: "",
             note: "",
-            checks,
+            checks: Vec::new(),
             ground: Ground::Covered,
             seen: Vec::new(),
             explanation: "",
         }
     }
 
+    fn says(mut self, says: &'static str) -> Self {
+        self.says = says;
+        self
+    }
+
     fn number(mut self, number: &'static str) -> Self {
         self.number = number;
+        self
+    }
+
+    fn checks(mut self, checks: impl IntoIterator<Item = Check>) -> Self {
+        self.checks.extend(checks);
         self
     }
 

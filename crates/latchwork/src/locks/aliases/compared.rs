@@ -1,6 +1,6 @@
 //! The locks of the feature `all-locks`: the field's reference points, to compare with.
 
-use super::{CondvarOver, MutexOver, RwLockOver};
+use super::{MutexOver, RwLockOver};
 use crate::locks::{mutex, rwlock};
 use crate::machine::Native;
 
@@ -76,49 +76,3 @@ pub type BravoMutexRwLock<T> = RwLockOver<
 >;
 /// Reader-writer lock over [`bravo`](rwlock::bravo) over [`pf_t`](rwlock::pf_t).
 pub type BravoPfTRwLock<T> = RwLockOver<rwlock::bravo::RawBravo<Native, rwlock::pf_t::RawPfT<Native>>, T>;
-/// Condition variable for [`TasMutex`].
-pub type TasCondvar = CondvarOver<mutex::tas::RawTas<Native>>;
-/// Condition variable for [`TtasMutex`].
-pub type TtasCondvar = CondvarOver<mutex::ttas::RawTtas<Native>>;
-/// Condition variable for [`ClhMutex`].
-pub type ClhCondvar = CondvarOver<mutex::clh::RawClh<Native>>;
-/// Condition variable for [`CnaMutex`].
-pub type CnaCondvar = CondvarOver<mutex::cna::RawCna<Native>>;
-/// Condition variable for [`CBoMcsMutex`].
-pub type CBoMcsCondvar = CondvarOver<mutex::stacked::CBoMcs<Native>>;
-/// Condition variable for [`CTktMcsMutex`].
-pub type CTktMcsCondvar = CondvarOver<mutex::stacked::CTktMcs<Native>>;
-/// Condition variable for [`HmcsMutex`].
-pub type HmcsCondvar = CondvarOver<mutex::stacked::Hmcs<Native>>;
-/// Condition variable for [`ClofMutex`].
-pub type ClofCondvar = CondvarOver<mutex::stacked::Clof<Native>>;
-/// Condition variable for [`TicketBackoffMutex`].
-pub type TicketBackoffCondvar = CondvarOver<mutex::ticket::RawTicketBackoff<Native>>;
-/// Condition variable for [`TwaMutex`].
-pub type TwaCondvar = CondvarOver<mutex::twa::RawTwa<Native>>;
-/// Condition variable for [`K42Mutex`].
-pub type K42Condvar = CondvarOver<mutex::k42::RawK42<Native>>;
-/// Condition variable for [`QspinlockMutex`].
-pub type QspinlockCondvar = CondvarOver<mutex::qspinlock::RawQspinlock<Native>>;
-/// Condition variable for [`ReciprocatingMutex`].
-pub type ReciprocatingCondvar = CondvarOver<mutex::reciprocating::RawReciprocating<Native>>;
-/// Condition variable for [`McsTpMutex`].
-pub type McsTpCondvar = CondvarOver<mutex::mcs_tp::RawMcsTp<Native>>;
-/// Condition variable for [`hemlock`](mutex::hemlock).
-pub type HemlockCondvar = CondvarOver<mutex::hemlock::RawHemlock<Native>>;
-/// Condition variable for [`HclhMutex`].
-pub type HclhCondvar = CondvarOver<mutex::hclh::RawHclh<Native>>;
-/// Condition variable for [`FissileMutex`].
-pub type FissileCondvar = CondvarOver<mutex::fissile::RawFissile<Native>>;
-/// Condition variable for [`McsParkMutex`].
-pub type McsParkCondvar = CondvarOver<mutex::mcs_park::RawMcsPark<Native>>;
-/// Condition variable for [`MalthusianMutex`].
-pub type MalthusianCondvar = CondvarOver<mutex::malthusian::RawMalthusian<Native>>;
-/// Condition variable for [`MutexeeMutex`].
-pub type MutexeeCondvar = CondvarOver<mutex::mutexee::RawMutexee<Native>>;
-/// Condition variable for [`HybridMutex`].
-pub type HybridCondvar = CondvarOver<mutex::hybrid::RawHybrid<Native>>;
-/// Condition variable for [`CstMutex`].
-pub type CstCondvar = CondvarOver<mutex::cst::RawCst<Native>>;
-/// Condition variable for [`ShflSpinMutex`].
-pub type ShflSpinCondvar = CondvarOver<mutex::shfl_spin::RawShflSpin<Native>>;

@@ -281,10 +281,11 @@ fn it_can_be_freed_once_quiet() {
 
 #[test]
 fn through_lock_api() {
-    use crate::locks::{ClhCondvar, ClhMutex, CondvarOver, TasMutex};
+    use crate::locks::mutex::clh::RawClh;
+    use crate::locks::{ClhMutex, CondvarOver, TasMutex};
     use core::time::Duration;
     static TURN: ClhMutex<u32> = ClhMutex::new(0);
-    static CHANGED: ClhCondvar = ClhCondvar::new();
+    static CHANGED: CondvarOver<RawClh<Native>> = CondvarOver::new();
     thread::scope(|scope| {
         for me in 0..6 {
             scope.spawn(move || {

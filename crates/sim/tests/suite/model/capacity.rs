@@ -49,41 +49,29 @@ fn small(sockets: usize, clusters: usize) -> Profile {
 #[test]
 fn what_fits_stays() {
     let memory = pages(1);
-    play(
-        &small(1, 1),
-        &exact(),
-        vec![&|| {
-            assert_eq!(walk(&memory, PER_PAGE), 80 * 64);
-            assert_eq!(walk(&memory, PER_PAGE), 64);
-            assert_eq!(walk(&memory, PER_PAGE), 64);
-        }],
-    );
+    small(1, 1).play(vec![&|| {
+        assert_eq!(walk(&memory, PER_PAGE), 80 * 64);
+        assert_eq!(walk(&memory, PER_PAGE), 64);
+        assert_eq!(walk(&memory, PER_PAGE), 64);
+    }]);
 }
 
 #[test]
 fn what_does_not_fit_comes_from_the_shared_cache_and_then_from_memory() {
     let memory = pages(16);
-    play(
-        &small(1, 1),
-        &exact(),
-        vec![&|| {
-            walk(&memory, 2 * PER_PAGE);
-            // The oldest leaves, so going round twice finds nothing. Without an end of the cache these were hits.
-            assert_eq!(walk(&memory, 2 * PER_PAGE), 20 * 128);
-            walk(&memory, 16 * PER_PAGE);
-            assert_eq!(walk(&memory, 16 * PER_PAGE), 80 * 1024);
-        }],
-    );
+    small(1, 1).play(vec![&|| {
+        walk(&memory, 2 * PER_PAGE);
+        // The oldest leaves, so going round twice finds nothing. Without an end of the cache these were hits.
+        assert_eq!(walk(&memory, 2 * PER_PAGE), 20 * 128);
+        walk(&memory, 16 * PER_PAGE);
+        assert_eq!(walk(&memory, 16 * PER_PAGE), 80 * 1024);
+    }]);
     let mut endless = small(1, 1);
     endless.memory = None;
-    play(
-        &endless,
-        &exact(),
-        vec![&|| {
-            walk(&memory, 16 * PER_PAGE);
-            assert_eq!(walk(&memory, 16 * PER_PAGE), 1024);
-        }],
-    );
+    endless.play(vec![&|| {
+        walk(&memory, 16 * PER_PAGE);
+        assert_eq!(walk(&memory, 16 * PER_PAGE), 1024);
+    }]);
 }
 
 /// Account of a shared cache is kept only when there are many lines. Those that are in it by then leave it like all others.
@@ -93,15 +81,11 @@ fn what_is_in_the_shared_cache_from_the_beginning_leaves_it() {
     let mut profile = small(1, 1);
     let limits = profile.memory.as_mut().expect("it has one");
     (limits.private, limits.shared) = (number(1.0), number(64.0));
-    play(
-        &profile,
-        &exact(),
-        vec![&|| {
-            walk(&memory, 64 * PER_PAGE);
-            let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
-            assert_eq!(timed(|| first.load(Relaxed)), 80);
-        }],
-    );
+    profile.play(vec![&|| {
+        walk(&memory, 64 * PER_PAGE);
+        let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
+        assert_eq!(timed(|| first.load(Relaxed)), 80);
+    }]);
 }
 
 #[test]
@@ -134,7 +118,7 @@ fn a_line_that_left_is_in_the_shared_cache_of_its_cluster() {
     let nothing = || ();
     let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 17];
     (bodies[0], bodies[1], bodies[8], bodies[16]) = (&filled, &here, &beside, &beyond);
-    play(&small(2, 2), &exact(), bodies);
+    small(2, 2).play(bodies);
 }
 
 /// A copy in a private cache of another socket does not keep a core from the shared cache of its own.
@@ -157,7 +141,7 @@ fn the_own_shared_cache_is_nearer_than_a_copy_on_another_socket() {
     let nothing = || ();
     let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 9];
     (bodies[0], bodies[8]) = (&here, &there);
-    play(&small(2, 1), &exact(), bodies);
+    small(2, 1).play(bodies);
 }
 
 #[test]
@@ -174,7 +158,7 @@ fn a_writer_takes_it_from_all_caches() {
         let word = each(&memory, 2 * PER_PAGE).next().expect("there are 128");
         assert_eq!(timed(|| word.fetch_add(1, Relaxed)), 30, "20 from the shared cache, and the addition");
     };
-    play(&small(1, 1), &exact(), vec![&reader, &writer]);
+    small(1, 1).play(vec![&reader, &writer]);
 }
 
 /// How long `threads` processors need to read as many pages each from memory, line by line.
@@ -228,5 +212,5 @@ fn so_does_a_link() {
         at(500);
         assert_eq!(fetch(&y), 250);
     };
-    play(&profile, &exact(), vec![&one, &other]);
+    profile.play(vec![&one, &other]);
 }

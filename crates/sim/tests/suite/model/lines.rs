@@ -8,18 +8,14 @@ use std::cell::Cell;
 #[test]
 fn memory_then_hits_then_a_silent_upgrade() {
     let x = line();
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![&|| {
-            assert_eq!(load(&x), 80);
-            assert_eq!(load(&x), 1);
-            assert_eq!(rmw(&x), 10, "nobody else has it");
-            assert_eq!(store(&x), 1);
-            assert_eq!(rmw(&x), 10);
-        }],
-    );
-    let report = play(&machine((2, 1, 8, 1)), &exact(), vec![&|| assert_eq!(rmw(&x), 90)]);
+    machine((2, 1, 8, 1)).play(vec![&|| {
+        assert_eq!(load(&x), 80);
+        assert_eq!(load(&x), 1);
+        assert_eq!(rmw(&x), 10, "nobody else has it");
+        assert_eq!(store(&x), 1);
+        assert_eq!(rmw(&x), 10);
+    }]);
+    let report = machine((2, 1, 8, 1)).play(vec![&|| assert_eq!(rmw(&x), 90)]);
     assert_eq!((report.total.misses, report.total.atomics, report.total.remote), (1, 1, 0));
 }
 
@@ -39,21 +35,17 @@ fn others_see_the_old_value_while_a_locked_instruction_waits() {
             at(1003);
             assert_eq!(x.0.load(Relaxed), seen, "{wait}");
         };
-        play(&profile, &exact(), vec![&owner, &other]);
+        profile.play(vec![&owner, &other]);
     }
 }
 
 #[test]
 fn remote_memory() {
     let x = line();
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![&|| {
-            set_home(&x, 1);
-            assert_eq!(load(&x), 150);
-        }],
-    );
+    machine((2, 1, 8, 1)).play(vec![&|| {
+        set_home(&x, 1);
+        assert_eq!(load(&x), 150);
+    }]);
 }
 
 #[test]
@@ -71,7 +63,7 @@ fn a_modified_line_within_a_socket_and_across() {
         let mut bodies: Vec<&dyn Fn()> = vec![&nothing; 9];
         bodies[0] = &writer;
         bodies[there] = &other;
-        let report = play(&machine((2, 1, 8, 1)), &exact(), bodies);
+        let report = machine((2, 1, 8, 1)).play(bodies);
         assert_eq!(report.threads[there].remote, u64::from(there == 8));
         assert_eq!(report.total.misses, 2);
     }
@@ -80,72 +72,60 @@ fn a_modified_line_within_a_socket_and_across() {
 #[test]
 fn a_modified_line_is_dearer_than_a_clean_one() {
     let (clean, dirty) = (line(), line());
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![
-            &|| {
-                load(&clean);
-                store(&dirty);
-            },
-            &|| {
-                at(1000);
-                assert_eq!(load(&clean), 40);
-                assert_eq!(load(&dirty), 50);
-                assert_eq!(load(&dirty), 1);
-            },
-        ],
-    );
+    machine((2, 1, 8, 1)).play(vec![
+        &|| {
+            load(&clean);
+            store(&dirty);
+        },
+        &|| {
+            at(1000);
+            assert_eq!(load(&clean), 40);
+            assert_eq!(load(&dirty), 50);
+            assert_eq!(load(&dirty), 1);
+        },
+    ]);
 }
 
 #[test]
 fn clusters_are_nearer_than_the_rest_of_the_socket() {
     let x = line();
     // Two clusters of two: processors 0 1 | 2 3.
-    play(
-        &machine((1, 2, 2, 1)),
-        &exact(),
-        vec![
-            &|| ignore(store(&x)),
-            &|| {
-                at(1000);
-                assert_eq!(load(&x), 50);
-            },
-            &|| {
-                at(2000);
-                assert_eq!(load(&x), 60, "shared by the other cluster");
-            },
-            &|| {
-                at(3000);
-                assert_eq!(load(&x), 40, "shared by our own");
-                at(4000);
-                assert_eq!(rmw(&x), 60 + 1 + 10, "three sharers in all, the farthest in the other cluster");
-            },
-        ],
-    );
+    machine((1, 2, 2, 1)).play(vec![
+        &|| ignore(store(&x)),
+        &|| {
+            at(1000);
+            assert_eq!(load(&x), 50);
+        },
+        &|| {
+            at(2000);
+            assert_eq!(load(&x), 60, "shared by the other cluster");
+        },
+        &|| {
+            at(3000);
+            assert_eq!(load(&x), 40, "shared by our own");
+            at(4000);
+            assert_eq!(rmw(&x), 60 + 1 + 10, "three sharers in all, the farthest in the other cluster");
+        },
+    ]);
 }
 
 #[test]
 fn siblings_share_their_cache() {
     let x = line();
     // Two cores: processors 0 and 2 are one, 1 and 3 the other.
-    play(
-        &machine((1, 1, 2, 2)),
-        &exact(),
-        vec![
-            &|| ignore(store(&x)),
-            &|| {
-                at(2000);
-                assert_eq!(load(&x), 50);
-            },
-            &|| {
-                at(1000);
-                assert_eq!(load(&x), 8);
-                assert_eq!(load(&x), 1);
-                assert_eq!(rmw(&x), 10);
-            },
-        ],
-    );
+    machine((1, 1, 2, 2)).play(vec![
+        &|| ignore(store(&x)),
+        &|| {
+            at(2000);
+            assert_eq!(load(&x), 50);
+        },
+        &|| {
+            at(1000);
+            assert_eq!(load(&x), 8);
+            assert_eq!(load(&x), 1);
+            assert_eq!(rmw(&x), 10);
+        },
+    ]);
 }
 
 #[test]
@@ -153,20 +133,16 @@ fn an_extra_leg_for_a_home_elsewhere() {
     // Written on node 0, read on node 1, homed on each of three nodes.
     for (home, cost) in [(0, 110), (1, 110 + 30), (2, 110 + 65)] {
         let x = line();
-        play(
-            &machine((3, 1, 1, 1)),
-            &exact(),
-            vec![
-                &|| {
-                    set_home(&x, home);
-                    store(&x);
-                },
-                &|| {
-                    at(1000);
-                    assert_eq!(load(&x), cost, "home {home}");
-                },
-            ],
-        );
+        machine((3, 1, 1, 1)).play(vec![
+            &|| {
+                set_home(&x, home);
+                store(&x);
+            },
+            &|| {
+                at(1000);
+                assert_eq!(load(&x), cost, "home {home}");
+            },
+        ]);
     }
 }
 
@@ -176,38 +152,30 @@ fn two_hops() {
     profile.topology.links = latchwork_sim::Links::Cube;
     let x = line();
     let nothing = || ();
-    play(
-        &profile,
-        &exact(),
-        vec![&|| ignore(store(&x)), &nothing, &nothing, &|| {
-            at(1000);
-            assert_eq!(load(&x), 210);
-        }],
-    );
+    profile.play(vec![&|| ignore(store(&x)), &nothing, &nothing, &|| {
+        at(1000);
+        assert_eq!(load(&x), 210);
+    }]);
 }
 
 #[test]
 fn requests_queue_and_ownership_takes_the_whole_transfer() {
     let x = line();
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![
-            &|| ignore(store(&x)),
-            &|| {
-                at(1000);
-                assert_eq!(rmw(&x), 60);
-            },
-            &|| {
-                at(1001);
-                assert_eq!(rmw(&x), 59 + 60, "behind the first");
-            },
-            &|| {
-                at(1002);
-                assert_eq!(rmw(&x), 58 + 60 + 60, "behind both");
-            },
-        ],
-    );
+    machine((2, 1, 8, 1)).play(vec![
+        &|| ignore(store(&x)),
+        &|| {
+            at(1000);
+            assert_eq!(rmw(&x), 60);
+        },
+        &|| {
+            at(1001);
+            assert_eq!(rmw(&x), 59 + 60, "behind the first");
+        },
+        &|| {
+            at(1002);
+            assert_eq!(rmw(&x), 58 + 60 + 60, "behind both");
+        },
+    ]);
 }
 
 #[test]
@@ -242,7 +210,7 @@ fn reads_after_the_downgrade_are_short() {
     bodies[3] = &third;
     bodies[8] = &remote;
     bodies[4] = &after_remote;
-    play(&machine((2, 1, 8, 1)), &exact(), bodies);
+    machine((2, 1, 8, 1)).play(bodies);
 }
 
 #[test]
@@ -254,7 +222,7 @@ fn taking_a_shared_line_costs_the_farthest_and_a_little_for_each() {
         at(2000);
         assert_eq!(rmw(&x), 40 + 1 + 10, "two other sharers here");
     };
-    play(&machine((2, 1, 8, 1)), &exact(), vec![&reader, &reader, &near]);
+    machine((2, 1, 8, 1)).play(vec![&reader, &reader, &near]);
     let y = line();
     let far_reader = || {
         at(500);
@@ -275,7 +243,7 @@ fn taking_a_shared_line_costs_the_farthest_and_a_little_for_each() {
     bodies[1] = &reader;
     bodies[2] = &me;
     bodies[8] = &far_reader;
-    play(&machine((2, 1, 8, 1)), &exact(), bodies);
+    machine((2, 1, 8, 1)).play(bodies);
 }
 
 #[test]
@@ -286,64 +254,52 @@ fn a_miss_fetches_the_other_line_of_the_pair() {
     for (probability, cost) in [(0.0, 10), (1.0, 40 + 10)] {
         profile.lines.pair_prefetch.value = probability;
         let pair = Padded((Half(U64::new(0)), Half(U64::new(0))));
-        play(
-            &profile,
-            &exact(),
-            vec![
-                &|| {
-                    (pair.0.0).0.store(1, Relaxed);
-                    at(1000);
-                    // Had the other not read the second half, the first would still be ours.
-                    assert_eq!(timed(|| (pair.0.0).0.fetch_add(1, Relaxed)), cost);
-                },
-                &|| {
-                    at(500);
-                    (pair.0.1).0.load(Relaxed);
-                },
-            ],
-        );
+        profile.play(vec![
+            &|| {
+                (pair.0.0).0.store(1, Relaxed);
+                at(1000);
+                // Had the other not read the second half, the first would still be ours.
+                assert_eq!(timed(|| (pair.0.0).0.fetch_add(1, Relaxed)), cost);
+            },
+            &|| {
+                at(500);
+                (pair.0.1).0.load(Relaxed);
+            },
+        ]);
     }
 }
 
 #[test]
 fn a_store_is_buffered_and_an_atomic_drains_the_buffer() {
     let (x, y) = (line(), line());
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![
-            &|| {
-                rmw(&y);
-                at(1000);
-                assert_eq!(store(&x), 1, "into the buffer, though the line is elsewhere");
-                assert_eq!(load(&y), 1, "loads pass it");
-                assert_eq!(rmw(&y), 50 - 1 + 10, "1051 is when the store is done");
-            },
-            &|| ignore(rmw(&x)),
-        ],
-    );
+    machine((2, 1, 8, 1)).play(vec![
+        &|| {
+            rmw(&y);
+            at(1000);
+            assert_eq!(store(&x), 1, "into the buffer, though the line is elsewhere");
+            assert_eq!(load(&y), 1, "loads pass it");
+            assert_eq!(rmw(&y), 50 - 1 + 10, "1051 is when the store is done");
+        },
+        &|| ignore(rmw(&x)),
+    ]);
 }
 
 #[test]
 fn others_see_stores_in_order() {
     let (x, y) = (line(), line());
-    play(
-        &machine((2, 1, 8, 1)),
-        &exact(),
-        vec![
-            &|| {
-                store(&y);
-                at(1000);
-                store(&x); // done at 1051
-                store(&y); // ours, but not before that
-            },
-            &|| ignore(rmw(&x)),
-            &|| {
-                at(1010);
-                assert_eq!(load(&y), 41 + 50);
-            },
-        ],
-    );
+    machine((2, 1, 8, 1)).play(vec![
+        &|| {
+            store(&y);
+            at(1000);
+            store(&x); // done at 1051
+            store(&y); // ours, but not before that
+        },
+        &|| ignore(rmw(&x)),
+        &|| {
+            at(1010);
+            assert_eq!(load(&y), 41 + 50);
+        },
+    ]);
 }
 
 #[test]
@@ -354,19 +310,15 @@ fn a_write_wakes_spinners_who_pay_for_their_look() {
         Sim::spin_until(&x.0, Relaxed, |value| value != 0);
         seen[i].set(now());
     };
-    let report = play(
-        &machine((1, 1, 8, 1)),
-        &exact(),
-        vec![
-            &|| {
-                at(1000);
-                store(&x);
-            },
-            &|| spinner(0),
-            &|| spinner(1),
-            &|| spinner(2),
-        ],
-    );
+    let report = machine((1, 1, 8, 1)).play(vec![
+        &|| {
+            at(1000);
+            store(&x);
+        },
+        &|| spinner(0),
+        &|| spinner(1),
+        &|| spinner(2),
+    ]);
     // The store waits for two acknowledgements and for its own first copy: 40 + 1.5 + 1.
     let visible = 1042;
     let mut seen = seen.map(Cell::into_inner);
@@ -404,16 +356,12 @@ fn spinners_come_back_in_random_order() {
 #[test]
 fn a_spinner_gives_up_after_about_as_many_looks() {
     let x = line();
-    play(
-        &machine((1, 1, 2, 1)),
-        &exact(),
-        vec![&|| {
-            x.0.load(Relaxed);
-            let time = timed(|| assert_eq!(Sim::spin_for(&x.0, Relaxed, 100, |value| value != 0), None));
-            assert_eq!(time, 1 + 100 * 5, "a look and a pause each");
-            assert_eq!(timed(|| assert!(Sim::spin_for(&x.0, Relaxed, 0, |_| true).is_none())), 0);
-        }],
-    );
+    machine((1, 1, 2, 1)).play(vec![&|| {
+        x.0.load(Relaxed);
+        let time = timed(|| assert_eq!(Sim::spin_for(&x.0, Relaxed, 100, |value| value != 0), None));
+        assert_eq!(time, 1 + 100 * 5, "a look and a pause each");
+        assert_eq!(timed(|| assert!(Sim::spin_for(&x.0, Relaxed, 0, |_| true).is_none())), 0);
+    }]);
 }
 
 #[test]
@@ -450,12 +398,9 @@ fn who_wins_a_contended_line() {
 fn false_sharing_and_words_of_a_line() {
     // Two words of one line, written by two processors: every write is a transfer.
     let x = Padded((U32::new(0), U32::new(0)));
-    let report = play(
-        &machine((1, 1, 2, 1)),
-        &exact(),
-        vec![&|| (0..10).for_each(|_| ignore((x.0.0.fetch_add(1, Relaxed), work(200)))), &|| {
+    let report = machine((1, 1, 2, 1))
+        .play(vec![&|| (0..10).for_each(|_| ignore((x.0.0.fetch_add(1, Relaxed), work(200)))), &|| {
             (0..10).for_each(|_| ignore((work(100), x.0.1.fetch_add(1, Relaxed), work(100))))
-        }],
-    );
+        }]);
     assert_eq!((report.lines, report.total.misses), (1, 20));
 }

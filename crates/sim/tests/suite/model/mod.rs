@@ -38,7 +38,18 @@ pub fn exact() -> Options {
     Options { spread_ns: Some(0), arbitration: Arbitration::Fifo, ..Options::default() }
 }
 
-/// Runs one body per thread; thread `i` starts on processor `i`.
+/// Runs one body per thread, with nothing random; thread `i` starts on processor `i`.
+pub trait Play {
+    fn play(&self, bodies: Vec<&dyn Fn()>) -> Report;
+}
+
+impl Play for Profile {
+    fn play(&self, bodies: Vec<&dyn Fn()>) -> Report {
+        play(self, &exact(), bodies)
+    }
+}
+
+/// The same with other options.
 pub fn play(profile: &Profile, options: &Options, bodies: Vec<&dyn Fn()>) -> Report {
     let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn FnOnce()>).collect();
     run(profile, options, bodies).unwrap()

@@ -28,7 +28,7 @@ fn placement() {
 #[test]
 fn threads_share_a_processor_by_the_quantum() {
     let body = || work(1_000_000);
-    let report = play(&machine((1, 1, 1, 1)), &exact(), vec![&body, &body]);
+    let report = machine((1, 1, 1, 1)).play(vec![&body, &body]);
     // Ten quanta each, of which nine or all end in a preemption, and one in an end.
     let switches = report.total.preemptions + 1;
     assert_eq!(report.simulated_ns, 2_000_000 + switches * 1500);
@@ -41,7 +41,7 @@ fn a_processor_pauses_now_and_then() {
         let mut profile = machine((1, 1, 1, 1));
         let number = |value| Some(Number { value, source: "test".into() });
         (profile.kernel.pause_every, profile.kernel.pause) = (number(every), number(pause));
-        play(&profile, &exact(), vec![&|| work(50_000_000)]).simulated_ns
+        profile.play(vec![&|| work(50_000_000)]).simulated_ns
     };
     // Pauses take a tenth of the time.
     let slow = with(100_000.0, 10_000.0);
@@ -55,7 +55,7 @@ fn a_processor_pauses_now_and_then() {
 fn an_idle_processor_steals() {
     let (long, short) = (|| work(90_000), || work(10_000));
     // Threads 0 and 2 start on processor 0, thread 1 on processor 1.
-    let report = play(&machine((1, 1, 2, 1)), &exact(), vec![&long, &short, &long]);
+    let report = machine((1, 1, 2, 1)).play(vec![&long, &short, &long]);
     assert_eq!(report.threads[2].end_ns, 10_000 + 1500 + 90_000);
     assert_eq!(report.simulated_ns, 10_000 + 1500 + 90_000);
 }
@@ -74,7 +74,7 @@ fn a_thread_that_moves_fetches_its_lines_anew() {
             loads.set([load(&x), load(&x)]);
         };
         let (short, long) = (|| work(150_000), || work(300_000));
-        play(&machine(shape), &exact(), vec![&mover, &short, &long]);
+        machine(shape).play(vec![&mover, &short, &long]);
         loads.into_inner()
     };
     assert_eq!(loads((1, 1, 2, 1)), [50, 1], "to another core of the socket");
@@ -84,11 +84,10 @@ fn a_thread_that_moves_fetches_its_lines_anew() {
 #[test]
 fn a_spinner_makes_room_for_the_one_it_waits_for() {
     let x = line();
-    let report = play(
-        &machine((1, 1, 1, 1)),
-        &exact(),
-        vec![&|| ignore(Sim::spin_until(&x.0, Relaxed, |value| value == 1)), &|| x.0.store(1, Relaxed)],
-    );
+    let report = machine((1, 1, 1, 1))
+        .play(vec![&|| ignore(Sim::spin_until(&x.0, Relaxed, |value| value == 1)), &|| {
+            x.0.store(1, Relaxed)
+        }]);
     // It has looked once (80), and then 64 times; a switch, the store, and a switch back.
     let expected = 80 + 64 * 5 + 1500 + 1 + 1500;
     assert!((expected..expected + 100).contains(&report.simulated_ns), "{}", report.simulated_ns);
@@ -115,7 +114,7 @@ fn a_thread_that_has_spun_is_preempted_at_the_end_of_its_quantum() {
             work(1_000_000);
         };
         // The sleeper and the spinner have processor 0.
-        play(&machine((1, 1, 2, 1)), &exact(), vec![&sleeper, &storer, &spinner]);
+        machine((1, 1, 2, 1)).play(vec![&sleeper, &storer, &spinner]);
         assert!((100_000..110_000).contains(&ran.get()), "{looks}: {}", ran.get());
     }
 }
@@ -123,7 +122,7 @@ fn a_thread_that_has_spun_is_preempted_at_the_end_of_its_quantum() {
 #[test]
 fn two_hardware_threads_slow_each_other_down() {
     let body = || work(1000);
-    let time = |threads| play(&machine((1, 1, 1, 2)), &exact(), vec![&body; threads]).simulated_ns;
+    let time = |threads| machine((1, 1, 1, 2)).play(vec![&body; threads]).simulated_ns;
     assert_eq!((time(1), time(2)), (1000, 1500));
 }
 
@@ -131,23 +130,19 @@ fn two_hardware_threads_slow_each_other_down() {
 fn sleeping_and_waking() {
     let x = word();
     let woken = Cell::new(0);
-    let report = play(
-        &machine((1, 1, 2, 1)),
-        &exact(),
-        vec![
-            &|| {
-                assert_eq!(Sim::wait(&x.0, 1, None), Wait::Woken, "another value: at once");
-                assert_eq!(Sim::wait(&x.0, 0, None), Wait::Woken);
-                woken.set(now());
-            },
-            &|| {
-                at(10_000);
-                // The system call, the bucket's lock from the other processor (50 + 10), one wake.
-                assert_eq!(timed(|| assert_eq!(Sim::wake(&raw const x.0, 7), 1)), 100 + 60 + 1000);
-                assert_eq!(Sim::wake(&raw const x.0, 7), 0);
-            },
-        ],
-    );
+    let report = machine((1, 1, 2, 1)).play(vec![
+        &|| {
+            assert_eq!(Sim::wait(&x.0, 1, None), Wait::Woken, "another value: at once");
+            assert_eq!(Sim::wait(&x.0, 0, None), Wait::Woken);
+            woken.set(now());
+        },
+        &|| {
+            at(10_000);
+            // The system call, the bucket's lock from the other processor (50 + 10), one wake.
+            assert_eq!(timed(|| assert_eq!(Sim::wake(&raw const x.0, 7), 1)), 100 + 60 + 1000);
+            assert_eq!(Sim::wake(&raw const x.0, 7), 0);
+        },
+    ]);
     assert_eq!(woken.get(), 10_000 + 1160 + 5000);
     let sleeper = report.threads[0];
     assert_eq!((sleeper.sleeps, report.threads[1].wakes), (1, 1));
@@ -164,38 +159,30 @@ fn longest_sleeper_first_and_requeue() {
         Sim::wait(&x.0, 0, None);
         order.borrow_mut().push(latchwork_sim::thread());
     };
-    play(
-        &machine((1, 1, 4, 1)),
-        &exact(),
-        vec![&|| sleeper(3000), &|| sleeper(1000), &|| sleeper(2000), &|| {
-            at(10_000);
-            Sim::requeue(&raw const x.0, 1, &y.0); // not the value: nothing
-            Sim::requeue(&raw const x.0, 0, &y.0); // thread 1
-            assert_eq!(Sim::wake(&raw const x.0, 1), 1); // thread 2
-            at(30_000);
-            assert_eq!(Sim::wake(&raw const x.0, 9), 1); // thread 0
-            at(50_000);
-            assert_eq!(Sim::wake(&raw const y.0, 9), 1);
-        }],
-    );
+    machine((1, 1, 4, 1)).play(vec![&|| sleeper(3000), &|| sleeper(1000), &|| sleeper(2000), &|| {
+        at(10_000);
+        Sim::requeue(&raw const x.0, 1, &y.0); // not the value: nothing
+        Sim::requeue(&raw const x.0, 0, &y.0); // thread 1
+        assert_eq!(Sim::wake(&raw const x.0, 1), 1); // thread 2
+        at(30_000);
+        assert_eq!(Sim::wake(&raw const x.0, 9), 1); // thread 0
+        at(50_000);
+        assert_eq!(Sim::wake(&raw const y.0, 9), 1);
+    }]);
     assert_eq!(order.into_inner(), [2, 0, 1]);
 }
 
 #[test]
 fn a_deadline_ends_a_sleep() {
     let x = word();
-    play(
-        &machine((1, 1, 2, 1)),
-        &exact(),
-        vec![&|| {
-            let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
-            assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
-            assert_eq!(now(), 25_000);
-            assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
-            assert!(now() < 25_300, "it had passed already");
-            assert_eq!(Sim::wake(&raw const x.0, 9), 0);
-        }],
-    );
+    machine((1, 1, 2, 1)).play(vec![&|| {
+        let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
+        assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
+        assert_eq!(now(), 25_000);
+        assert_eq!(Sim::wait(&x.0, 0, Some(deadline)), Wait::TimedOut);
+        assert!(now() < 25_300, "it had passed already");
+        assert_eq!(Sim::wake(&raw const x.0, 9), 0);
+    }]);
 }
 
 /// A thread that was woken is not told that its deadline has passed, however close the two are.
@@ -206,20 +193,16 @@ fn a_wakeup_that_is_counted_is_no_timeout() {
         let x = word();
         let reason = Cell::new(Wait::Woken);
         let woken = Cell::new(0);
-        play(
-            &machine((1, 1, 2, 1)),
-            &exact(),
-            vec![
-                &|| {
-                    let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
-                    reason.set(Sim::wait(&x.0, 0, Some(deadline)));
-                },
-                &|| {
-                    at(start);
-                    woken.set(Sim::wake(&raw const x.0, 1));
-                },
-            ],
-        );
+        machine((1, 1, 2, 1)).play(vec![
+            &|| {
+                let deadline = Deadline { clock: Clock::Monotonic, nanos: 20_000 };
+                reason.set(Sim::wait(&x.0, 0, Some(deadline)));
+            },
+            &|| {
+                at(start);
+                woken.set(Sim::wake(&raw const x.0, 1));
+            },
+        ]);
         assert_eq!(woken.get() == 1, reason.get() == Wait::Woken, "woken at {start} ns");
         seen[woken.get()] += 1;
     }
@@ -236,41 +219,29 @@ fn a_heavy_fence_interrupts_every_running_thread() {
         ends.borrow_mut().push(now());
     };
     let sleeper = || ignore(Sim::wait(&x.0, 0, Some(Deadline { clock: Clock::Monotonic, nanos: 90_000 })));
-    play(
-        &machine((1, 1, 4, 1)),
-        &exact(),
-        vec![
-            &|| {
-                at(10_000);
-                // The system call, the kernel's mutex (from memory), and two interrupts.
-                assert_eq!(timed(|| assert!(Sim::heavy_fence())), 100 + 90 + 1000 + 2000 + 200);
-            },
-            &busy,
-            &busy,
-            &sleeper,
-        ],
-    );
+    machine((1, 1, 4, 1)).play(vec![
+        &|| {
+            at(10_000);
+            // The system call, the kernel's mutex (from memory), and two interrupts.
+            assert_eq!(timed(|| assert!(Sim::heavy_fence())), 100 + 90 + 1000 + 2000 + 200);
+        },
+        &busy,
+        &busy,
+        &sleeper,
+    ]);
     assert!(ends.into_inner().iter().all(|end| (32_000..32_200).contains(end)));
 }
 
 #[test]
 fn a_full_fence_costs_an_atomic_instruction_where_ordering_is_strong() {
     let x = line();
-    let report = play(
-        &machine((1, 1, 1, 1)),
-        &exact(),
-        vec![&|| {
-            assert_eq!(store(&x), 1);
-            assert_eq!(
-                timed(Sim::full_fence),
-                80 + 10,
-                "the store is done when the line has come from memory"
-            );
-            assert_eq!(timed(Sim::full_fence), 10);
-            assert_eq!(timed(|| x.0.fetch_add(1, AcqRel)), 10);
-            assert_eq!(timed(|| x.0.store(0, Release)), 1);
-        }],
-    );
+    let report = machine((1, 1, 1, 1)).play(vec![&|| {
+        assert_eq!(store(&x), 1);
+        assert_eq!(timed(Sim::full_fence), 80 + 10, "the store is done when the line has come from memory");
+        assert_eq!(timed(Sim::full_fence), 10);
+        assert_eq!(timed(|| x.0.fetch_add(1, AcqRel)), 10);
+        assert_eq!(timed(|| x.0.store(0, Release)), 1);
+    }]);
     assert_eq!(report.total.fences, 2);
 }
 
@@ -283,40 +254,32 @@ fn barriers_where_ordering_is_weak() {
     weak.processor.acquire = number(100.0);
     weak.processor.release = number(30.0);
     let [x, y, z] = [line(), line(), line()];
-    let report = play(
-        &weak,
-        &exact(),
-        vec![&|| {
-            assert_eq!(timed(Sim::full_fence), 50);
-            assert_eq!(load(&y), 30, "sent for when the fence began");
-            assert_eq!(load(&z), 80, "too late for that");
-            assert_eq!(timed(|| x.0.fetch_add(1, Acquire)), 80 + 10 + 100);
-            assert_eq!(timed(|| x.0.store(0, Release)), 30 + 1);
-            assert_eq!(timed(|| x.0.fetch_add(1, Release)), 30 + 10);
-            Sim::full_fence();
-            assert_eq!(timed(|| x.0.store(0, Release)), 1, "nothing to wait for");
-            assert_eq!(timed(|| x.0.load(Acquire)), 1);
-            let failed = timed(|| ignore(x.0.compare_exchange(1, 2, Acquire, Relaxed)));
-            assert_eq!(failed, 10, "nothing acquired");
-        }],
-    );
+    let report = weak.play(vec![&|| {
+        assert_eq!(timed(Sim::full_fence), 50);
+        assert_eq!(load(&y), 30, "sent for when the fence began");
+        assert_eq!(load(&z), 80, "too late for that");
+        assert_eq!(timed(|| x.0.fetch_add(1, Acquire)), 80 + 10 + 100);
+        assert_eq!(timed(|| x.0.store(0, Release)), 30 + 1);
+        assert_eq!(timed(|| x.0.fetch_add(1, Release)), 30 + 10);
+        Sim::full_fence();
+        assert_eq!(timed(|| x.0.store(0, Release)), 1, "nothing to wait for");
+        assert_eq!(timed(|| x.0.load(Acquire)), 1);
+        let failed = timed(|| ignore(x.0.compare_exchange(1, 2, Acquire, Relaxed)));
+        assert_eq!(failed, 10, "nothing acquired");
+    }]);
     assert_eq!(report.total.fences, 2 + 1 + 2);
 }
 
 #[test]
 fn the_clock_and_pauses_take_time() {
-    play(
-        &machine((1, 1, 1, 1)),
-        &exact(),
-        vec![&|| {
-            work(500);
-            assert_eq!(Sim::now(Clock::Monotonic), 520);
-            assert_eq!(timed(|| Sim::pause(10)), 40);
-            assert_eq!(timed(Sim::yield_now), 100, "nobody else is there");
-            assert_eq!(timed(Sim::light_fence), 0);
-            assert_eq!((Sim::thread_id(), Sim::numa_node(), Sim::numa_nodes()), (1, 0, 1));
-        }],
-    );
+    machine((1, 1, 1, 1)).play(vec![&|| {
+        work(500);
+        assert_eq!(Sim::now(Clock::Monotonic), 520);
+        assert_eq!(timed(|| Sim::pause(10)), 40);
+        assert_eq!(timed(Sim::yield_now), 100, "nobody else is there");
+        assert_eq!(timed(Sim::light_fence), 0);
+        assert_eq!((Sim::thread_id(), Sim::numa_node(), Sim::numa_nodes()), (1, 0, 1));
+    }]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn the_owner_keeps_the_line_until_the_request_arrives() {
                 "the owner's instruction ends, and the transfer takes as long as ever"
             );
         };
-        play(&profile, &exact(), vec![&owner, &other]);
+        profile.play(vec![&owner, &other]);
         // Those that begin before the request is sent, at 1010 at the earliest, and until it arrives.
         assert_eq!(hits.into_inner(), last, "{way}");
     }
@@ -37,21 +37,17 @@ fn a_store_takes_its_place_at_once() {
     let mut profile = machine((2, 1, 8, 1));
     profile.lines.request.value = 0.5;
     let x = line();
-    play(
-        &profile,
-        &exact(),
-        vec![
-            &|| {
-                rmw(&x);
-                at(1002);
-                assert_eq!(load(&x), 49 + 50, "behind the store");
-            },
-            &|| {
-                at(1000);
-                assert_eq!(store(&x), 1);
-            },
-        ],
-    );
+    profile.play(vec![
+        &|| {
+            rmw(&x);
+            at(1002);
+            assert_eq!(load(&x), 49 + 50, "behind the store");
+        },
+        &|| {
+            at(1000);
+            assert_eq!(store(&x), 1);
+        },
+    ]);
 }
 
 #[test]
@@ -65,11 +61,7 @@ fn those_that_wait_are_served_one_by_one() {
         let old = x.0.fetch_add(1, Relaxed);
         order.borrow_mut().push((old, latchwork_sim::thread()));
     };
-    play(
-        &profile,
-        &exact(),
-        vec![&|| asks(0), &|| asks(1000), &|| asks(1003), &|| asks(1001), &|| asks(1002)],
-    );
+    profile.play(vec![&|| asks(0), &|| asks(1000), &|| asks(1003), &|| asks(1001), &|| asks(1002)]);
     assert_eq!(order.into_inner(), [(0, 0), (1, 1), (2, 3), (3, 4), (4, 2)]);
 }
 
@@ -89,7 +81,7 @@ fn a_write_that_follows_a_read_at_once_has_been_asked_for_with_it() {
             };
             time.set(timed(read_and_add) - pause);
         };
-        play(&profile, &exact(), vec![&|| ignore(store(&x)), &me]);
+        profile.play(vec![&|| ignore(store(&x)), &me]);
         time.into_inner()
     };
     // The read takes 50, the line from its other sharer 40.5, the instruction 10.
@@ -114,7 +106,7 @@ fn somebody_between_the_read_and_the_write_disturbs_them() {
         at(1052);
         x.0.load(Relaxed);
     };
-    play(&profile, &exact(), vec![&|| ignore(store(&x)), &me, &other]);
+    profile.play(vec![&|| ignore(store(&x)), &me, &other]);
 }
 
 #[test]
@@ -125,7 +117,7 @@ fn transfers_differ_a_little() {
     let times = std::cell::RefCell::new(Vec::new());
     let mine = || (0..40).for_each(|i| ignore((at(1000 + 400 * i), times.borrow_mut().push(rmw(&x)))));
     let other = || (0..40).for_each(|i| ignore((at(1200 + 400 * i), rmw(&x))));
-    play(&profile, &exact(), vec![&other, &mine]);
+    profile.play(vec![&other, &mine]);
     let times = times.into_inner().split_off(1);
     assert!(times.iter().all(|time| (50..=70).contains(time)), "{times:?}");
     assert!(times.iter().collect::<std::collections::HashSet<_>>().len() > 5, "{times:?}");

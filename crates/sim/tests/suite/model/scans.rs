@@ -69,7 +69,7 @@ fn the_scan_does_not_hide_who_holds_a_line() {
         // The eighth line, which the scanner asked for one nanosecond ago.
         assert_eq!(timed(|| word(7).load(Relaxed)), 49 + 40);
     };
-    play(&machine((2, 1, 8, 1)), &exact(), vec![&scanner, &writer, &other]);
+    machine((2, 1, 8, 1)).play(vec![&scanner, &writer, &other]);
 }
 
 /// BRAVO, section 3: "We observe a scan rate of about 1.1 nanoseconds per element" (4.5 us for all).

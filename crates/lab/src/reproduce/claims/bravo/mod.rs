@@ -62,75 +62,45 @@ const POOLS: [&str; 14] = [
 
 pub fn experiments() -> Vec<Experiment> {
     let mut all = vec![
-        Experiment {
-            set: &["locks=1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192"],
-            ..experiment(
-                "interference",
-                "x5-2",
-                "interference",
-                &[BRAVO, PRIVATE, SECTORS, BY_CPU, DEFAULT],
-                "64",
-            )
-        },
+        experiment("interference", "x5-2", "interference", &[BRAVO, PRIVATE, SECTORS, BY_CPU, DEFAULT], "64")
+            .set(&["locks=1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192"]),
         experiment("alternator", "x5-2", "alternator", &[BA, BRAVO, PER_CPU], "1,2,8,36,72"),
-        Experiment {
-            micros: Some(5_000),
-            unknown: &["unit=2ns", "unit=8ns", "unit=16ns"],
-            ..experiment("test-rwlock", "x5-2", "test-rwlock", &[BA, BRAVO, COHORT, PER_CPU], "1,8,35,71")
-        },
-        Experiment {
-            set: &["writes=9/10,1/2,1/10,1/100,1/1000,1/10000"],
-            micros: Some(20_000),
-            ..experiment("rwbench", "x5-2", "rwbench", &[BA, BRAVO, "pf-t", "bravo-pf-t"], "1,2,8,18,36,72")
-        },
-        Experiment {
-            set: &["writes=9/10,1/1000,1/10000"],
-            micros: Some(20_000),
-            ..experiment("rwbench-others", "x5-2", "rwbench", &[COHORT, PER_CPU], "8,18,36,72")
-        },
-        Experiment {
-            set: &["writes=9/10,1/2,1/10,1/100"],
-            micros: Some(20_000),
-            ..experiment("rwbench-default", "x5-2", "rwbench", &[UNDER_DEFAULT, DEFAULT], "1,2,8,18,36,72")
-        },
-        Experiment {
-            unknown: &["write=20us", "write=100us", "write=300us"],
-            ..experiment(
-                "readwhilewriting",
-                "x5-2",
-                "readwhilewriting",
-                &[BA, BRAVO, COHORT, PER_CPU],
-                "1,8,18,36,71",
-            )
-        },
-        Experiment {
-            set: &["writers=2", "read=200ns", "write=300ns", "chance=0"],
-            unknown: &["away=1us", "away=10us", "away=100us"],
-            ..experiment("rocksdb-hash-table", "x5-2", "locktorture", PAIR, "4,18,36,72")
-        },
-        Experiment {
-            set: &["writers=1", "read=50ms", "write=10ms", "long=200ms"],
-            micros: Some(10_000_000),
-            ..experiment("locktorture-long", "x5-4", "locktorture", KERNELS, "2,16,71,143")
-        },
-        Experiment {
-            set: &["writers=0", "read=50ms", "long=200ms"],
-            micros: Some(4_000_000),
-            ..experiment("locktorture-read-long", "x5-4", "locktorture", KERNELS, "1,16,71,142")
-        },
-        Experiment {
-            set: &["writers=0", "read=5us"],
-            ..experiment("locktorture-read-short", "x5-4", "locktorture", KERNELS, "1,16,71,142")
-        },
-        Experiment {
-            unknown: &["fault=1us", "touch=1us"],
-            ..experiment("page-fault", "x5-4", "page-fault", KERNELS, "1,16,72,142")
-        },
-        Experiment {
-            micros: Some(40_000),
-            unknown: &["hold=500ns", "hold=8us"],
-            ..experiment("mmap", "x5-4", "mmap", KERNELS, "1,16,72,142")
-        },
+        experiment("test-rwlock", "x5-2", "test-rwlock", &[BA, BRAVO, COHORT, PER_CPU], "1,8,35,71")
+            .micros(5_000)
+            .unknown(&["unit=2ns", "unit=8ns", "unit=16ns"]),
+        experiment("rwbench", "x5-2", "rwbench", &[BA, BRAVO, "pf-t", "bravo-pf-t"], "1,2,8,18,36,72")
+            .set(&["writes=9/10,1/2,1/10,1/100,1/1000,1/10000"])
+            .micros(20_000),
+        experiment("rwbench-others", "x5-2", "rwbench", &[COHORT, PER_CPU], "8,18,36,72")
+            .set(&["writes=9/10,1/1000,1/10000"])
+            .micros(20_000),
+        experiment("rwbench-default", "x5-2", "rwbench", &[UNDER_DEFAULT, DEFAULT], "1,2,8,18,36,72")
+            .set(&["writes=9/10,1/2,1/10,1/100"])
+            .micros(20_000),
+        experiment(
+            "readwhilewriting",
+            "x5-2",
+            "readwhilewriting",
+            &[BA, BRAVO, COHORT, PER_CPU],
+            "1,8,18,36,71",
+        )
+        .unknown(&["write=20us", "write=100us", "write=300us"]),
+        experiment("rocksdb-hash-table", "x5-2", "locktorture", PAIR, "4,18,36,72")
+            .set(&["writers=2", "read=200ns", "write=300ns", "chance=0"])
+            .unknown(&["away=1us", "away=10us", "away=100us"]),
+        experiment("locktorture-long", "x5-4", "locktorture", KERNELS, "2,16,71,143")
+            .set(&["writers=1", "read=50ms", "write=10ms", "long=200ms"])
+            .micros(10_000_000),
+        experiment("locktorture-read-long", "x5-4", "locktorture", KERNELS, "1,16,71,142")
+            .set(&["writers=0", "read=50ms", "long=200ms"])
+            .micros(4_000_000),
+        experiment("locktorture-read-short", "x5-4", "locktorture", KERNELS, "1,16,71,142")
+            .set(&["writers=0", "read=5us"]),
+        experiment("page-fault", "x5-4", "page-fault", KERNELS, "1,16,72,142")
+            .unknown(&["fault=1us", "touch=1us"]),
+        experiment("mmap", "x5-4", "mmap", KERNELS, "1,16,72,142")
+            .micros(40_000)
+            .unknown(&["hold=500ns", "hold=8us"]),
         experiment("wc", "x5-4", "wc", KERNELS, "1,16,72,142"),
         experiment("wrmem", "x5-4", "wrmem", KERNELS, "1,16,72,142"),
     ];
@@ -143,8 +113,8 @@ pub fn experiments() -> Vec<Experiment> {
     all
 }
 
-fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<super::Check>) -> Claim {
-    Claim::new(id, Paper::Bravo, place, says, checks)
+fn claim(id: &'static str, place: &'static str) -> Claim {
+    Claim::new(id, Paper::Bravo, place)
 }
 
 /// BRAVO over BA, in the same experiment with as many threads.
@@ -193,63 +163,50 @@ pub fn claims() -> Vec<Claim> {
 
 fn section_3_and_4() -> Vec<Claim> {
     vec![
-        claim(
-            "bravo-no-harm",
-            "section 3 (primum non nocere)",
-            "... with BRAVO-A never underperforming A by any significant margin on any workload.",
-            RATIOS
-                .iter()
-                .flat_map(|set| COUNTS.map(|threads| over_with(set, threads, Bound::AtLeast(0.9))))
-                .collect(),
-        ).number("no harm").because("A reader of an unbiased lock looks at the bias before it takes the lock and again when it has it (listing 1, lines 12 and 25), so it may fetch the lock's line twice more. A bias that comes back between two writes costs a revocation. The crate's default lock remembers what it found and weighs its revocations: see bravo-no-harm-default."),
-        claim(
-            "bravo-no-harm-default",
-            "section 3 (primum non nocere)",
-            "... with BRAVO-A never underperforming A by any significant margin on any workload (here: this crate's \
-             default lock, against the one that it is over).",
-            RATIOS[..4]
-                .iter()
-                .flat_map(|set| {
-                    COUNTS.map(|threads| {
-                        let rate = |lock| with("rwbench-default", lock, threads, set);
-                        ratio(rate(DEFAULT), rate(UNDER_DEFAULT), Bound::AtLeast(0.9))
-                    })
+        claim("bravo-no-harm", "section 3 (primum non nocere)")
+            .says("... with BRAVO-A never underperforming A by any significant margin on any workload.")
+            .number("no harm")
+            .checks(
+                RATIOS
+                    .iter()
+                    .flat_map(|set| COUNTS.map(|threads| over_with(set, threads, Bound::AtLeast(0.9)))),
+            )
+            .because("A reader of an unbiased lock looks at the bias before it takes the lock and again when it has it (listing 1, lines 12 and 25), so it may fetch the lock's line twice more. A bias that comes back between two writes costs a revocation. The crate's default lock remembers what it found and weighs its revocations: see bravo-no-harm-default."),
+        claim("bravo-no-harm-default", "section 3 (primum non nocere)")
+            .says("... with BRAVO-A never underperforming A by any significant margin on any workload (here: this crate's \
+             default lock, against the one that it is over).")
+            .number("no harm")
+            .checks(RATIOS[..4].iter().flat_map(|set| {
+                COUNTS.map(|threads| {
+                    let rate = |lock| with("rwbench-default", lock, threads, set);
+                    ratio(rate(DEFAULT), rate(UNDER_DEFAULT), Bound::AtLeast(0.9))
                 })
-                .collect(),
-        ).number("no harm"),
-        claim(
-            "bravo-bytes-added",
-            "section 5 (footprint)",
-            "The BRAVO variant adds 12 bytes.",
-            [(BRAVO, BA), ("bravo-pf-t", "pf-t"), ("bravo-shfl-rw", "shfl-rw")]
-                .map(|(more, less)| {
-                    check(
-                        Value::Difference(Figure::LockBytes(more), Figure::LockBytes(less)),
-                        Bound::Within(1.0, 12.0),
-                    )
-                })
-                .to_vec(),
-        ).number("12"),
-        claim(
-            "bravo-bytes-ba",
-            "section 5 (footprint)",
-            "BA requires just 128 bytes; rounding up to the sector size, BRAVO-BA still yields a 128 byte lock instance.",
-            vec![
+            })),
+        claim("bravo-bytes-added", "section 5 (footprint)")
+            .says("The BRAVO variant adds 12 bytes.")
+            .number("12")
+            .checks([(BRAVO, BA), ("bravo-pf-t", "pf-t"), ("bravo-shfl-rw", "shfl-rw")].map(|(more, less)| {
+                check(
+                    Value::Difference(Figure::LockBytes(more), Figure::LockBytes(less)),
+                    Bound::Within(1.0, 12.0),
+                )
+            })),
+        claim("bravo-bytes-ba", "section 5 (footprint)")
+            .says("BA requires just 128 bytes; rounding up to the sector size, BRAVO-BA still yields a 128 byte lock instance.")
+            .number("128")
+            .checks([
                 of(Figure::LockBytes(BA), Bound::AtMost(128.0)),
                 of(Figure::LockBytes(BRAVO), Bound::Within(8.0, 128.0)),
-            ],
-        ).number("128"),
-        claim(
-            "bravo-bytes-pf-t",
-            "section 5",
-            "PF-T is slightly more compact having just 4 integer fields.",
-            vec![
+            ]),
+        claim("bravo-bytes-pf-t", "section 5")
+            .says("PF-T is slightly more compact having just 4 integer fields.")
+            .number("4 integers")
+            .checks([
                 of(Figure::LockBytes("pf-t"), Bound::AtMost(16.0)),
                 check(
                     Value::Difference(Figure::LockBytes(BA), Figure::LockBytes("pf-t")),
                     Bound::AtLeast(1.0),
                 ),
-            ],
-        ).number("4 integers"),
+            ]),
     ]
 }

@@ -34,51 +34,41 @@ pub fn claims() -> Vec<Claim> {
     });
     let shown = READERS.map(|readers| of(probe(Probe::Revoking { guard: 0, readers }), Bound::AtLeast(0.2)));
     vec![
-        claim(
-            "bravo-guard",
-            "section 3 (cost model)",
-            "... bounding the worst-case expected slow-down from BRAVO for writers to 1/(N + 1) (here: writes a second of \
+        claim("bravo-guard", "section 3 (cost model)")
+            .says("... bounding the worst-case expected slow-down from BRAVO for writers to 1/(N + 1) (here: writes a second of \
              one writer beside readers, all of which come back at once, with N of 1, 3, 9 and 19; and with no inhibition \
-             they do slow down).",
-            bounded.chain(harm).collect(),
-        ).number("1/(N + 1)"),
-        claim(
-            "bravo-guard-share",
-            "section 3 (cost model)",
-            "We measure the latency of revocation and multiply that period by N, and then inhibit the subsequent setting \
+             they do slow down).")
+            .number("1/(N + 1)")
+            .checks(bounded.chain(harm)),
+        claim("bravo-guard-share", "section 3 (cost model)")
+            .says("We measure the latency of revocation and multiply that period by N, and then inhibit the subsequent setting \
              of bias for that period (here: revocation takes at most 1/(N + 1) of the writer's time; and with no \
-             inhibition a fifth or more).",
-            share.chain(shown).collect(),
-        ).number("1/(N + 1)"),
-        claim(
-            "bravo-scan",
-            "section 3",
-            "We observe a scan rate of about 1.1 nanoseconds per element on our system-under-test (here: with 8 and 35 \
-             readers in both sockets that filled slots before).",
-            READERS
-                .map(|readers| of(probe(Probe::Scan { readers }), Bound::Within(0.67 * SCAN, 1.5 * SCAN)))
-                .to_vec(),
-        ).number("1.1 ns"),
-        claim(
-            "bravo-collisions",
-            "notes of the extended version (balls into bins)",
-            "Concurrently, each thread picks a random lock, acquires it, and then releases it. ... Collision rate per \
-             access is Balls / (2*Bins) (here: threads in step, 8192 locks, 4096 slots; the rate over that number).",
-            [16, 32, 64]
-                .map(|threads| of(probe(Probe::Collisions { threads, locks: 8192 }), Bound::Within(0.8, 1.25)))
-                .to_vec(),
-        ).number("threads / (2 x slots)"),
-        claim(
-            "bravo-collisions-locks",
-            "notes of the extended version (balls into bins)",
-            "The number of locks is NOT relevant to the collision rate (here: 64 threads in step, 256 and 1024 locks \
-             against 8192).",
-            [256, 1024]
-                .map(|locks| {
-                    let rate = |locks| probe(Probe::Collisions { threads: 64, locks });
-                    check(Value::Ratio(rate(locks), rate(8192)), Bound::Within(0.8, 1.25))
-                })
-                .to_vec(),
-        ).number("not relevant"),
+             inhibition a fifth or more).")
+            .number("1/(N + 1)")
+            .checks(share.chain(shown)),
+        claim("bravo-scan", "section 3")
+            .says("We observe a scan rate of about 1.1 nanoseconds per element on our system-under-test (here: with 8 and 35 \
+             readers in both sockets that filled slots before).")
+            .number("1.1 ns")
+            .checks(
+                READERS
+                    .map(|readers| of(probe(Probe::Scan { readers }), Bound::Within(0.67 * SCAN, 1.5 * SCAN))),
+            ),
+        claim("bravo-collisions", "notes of the extended version (balls into bins)")
+            .says("Concurrently, each thread picks a random lock, acquires it, and then releases it. ... Collision rate per \
+             access is Balls / (2*Bins) (here: threads in step, 8192 locks, 4096 slots; the rate over that number).")
+            .number("threads / (2 x slots)")
+            .checks(
+                [16, 32, 64]
+                    .map(|threads| of(probe(Probe::Collisions { threads, locks: 8192 }), Bound::Within(0.8, 1.25))),
+            ),
+        claim("bravo-collisions-locks", "notes of the extended version (balls into bins)")
+            .says("The number of locks is NOT relevant to the collision rate (here: 64 threads in step, 256 and 1024 locks \
+             against 8192).")
+            .number("not relevant")
+            .checks([256, 1024].map(|locks| {
+                let rate = |locks| probe(Probe::Collisions { threads: 64, locks });
+                check(Value::Ratio(rate(locks), rate(8192)), Bound::Within(0.8, 1.25))
+            })),
     ]
 }

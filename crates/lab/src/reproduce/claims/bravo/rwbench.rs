@@ -14,80 +14,64 @@ pub fn claims() -> Vec<Claim> {
         [18, 36, 72].map(|threads| ratio(rate(threads), rate(8), bound)).to_vec()
     };
     vec![
-        claim(
-            "bravo-rwbench-a-poor",
-            "section 5.4, figure 4a",
-            "Poor scalability over all the locks by virtue of the highly serialized write-heavy nature of the \
-             workload.",
-            PAIR.iter()
-                .map(|lock| {
-                    let rate = |threads| with("rwbench", lock, threads, RATIOS[0]);
-                    ratio(rate(72), rate(1), Bound::AtMost(FAR_BETTER))
-                })
-                .collect(),
-        ).number("poor scalability"),
-        claim(
-            "bravo-rwbench-a",
-            "section 5.4, figure 4a (9 of 10 operations write)",
-            "BRAVO-BA tracks closely to BA, providing neither benefit nor harm.",
-            closely(RATIOS[0]),
-        ).number("tracks closely").because("As bravo-no-harm."),
-        claim(
-            "bravo-rwbench-b",
-            "section 5.4, figure 4b (1 of 2)",
-            "The same behavior plays out.",
-            closely(RATIOS[1]),
-        ).number("the same").because("As bravo-no-harm."),
-        claim(
-            "bravo-rwbench-c",
-            "section 5.4, figure 4c (1 of 10)",
-            "The same behavior plays out.",
-            closely(RATIOS[2]),
-        ).number("the same").because("As bravo-no-harm."),
-        claim(
-            "bravo-rwbench-d",
-            "section 5.4, figure 4d (1 of 100)",
-            "We begin to see BRAVO-BA outperforming BA at higher thread counts.",
-            vec![over_with(RATIOS[3], 72, Bound::AtLeast(BETTER))],
-        ).number("outperforms").because("A bias that was revoked stays off for nine times what that took, so most readers take the lock and have looked at the bias in vain besides."),
-        claim(
-            "bravo-rwbench-e",
-            "section 5.4, figure 4e (1 of 1000)",
-            IMPROVES,
-            [36, 72].map(|threads| over_with(RATIOS[4], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("improves"),
-        claim(
-            "bravo-rwbench-f",
-            "section 5.4, figure 4f (1 of 10000)",
-            IMPROVES,
-            [36, 72].map(|threads| over_with(RATIOS[5], threads, Bound::AtLeast(FAR_BETTER))).to_vec(),
-        ).number("improves"),
-        claim(
-            "bravo-rwbench-similar",
-            "section 5.4, figures 4e and 4f",
-            "Figure 4e (P = 1/1000) and Figure 4f (P = 1/10000 - extremely read-dominated) are fairly similar (here: each \
-             lock with as many threads).",
-            [("rwbench", BA), ("rwbench", BRAVO), ("rwbench-others", COHORT), ("rwbench-others", PER_CPU)]
-                .iter()
-                .flat_map(|(experiment, lock)| {
-                    [8, 18, 36, 72].map(|threads| {
-                        let rate = |set| with(experiment, lock, threads, set);
-                        ratio(rate(RATIOS[5]), rate(RATIOS[4]), FLAT)
-                    })
-                })
-                .collect(),
-        ).number("fairly similar"),
-        claim(
-            "bravo-rwbench-flat",
-            "section 5.4, figures 4e and 4f",
-            "BA and pthread yield flat performance as the thread count increases.",
-            [same_rate(BA, RATIOS[4], FLAT), same_rate(BA, RATIOS[5], FLAT)].concat(),
-        ).number("flat"),
-        claim(
-            "bravo-rwbench-scales",
-            "abstract; section 5.4, figure 4f",
-            "BRAVO improves performance and scalability of underlying locks in read-heavy workloads.",
-            vec![
+        claim("bravo-rwbench-a-poor", "section 5.4, figure 4a")
+            .says("Poor scalability over all the locks by virtue of the highly serialized write-heavy nature of the \
+             workload.")
+            .number("poor scalability")
+            .checks(PAIR.iter().map(|lock| {
+                let rate = |threads| with("rwbench", lock, threads, RATIOS[0]);
+                ratio(rate(72), rate(1), Bound::AtMost(FAR_BETTER))
+            })),
+        claim("bravo-rwbench-a", "section 5.4, figure 4a (9 of 10 operations write)")
+            .says("BRAVO-BA tracks closely to BA, providing neither benefit nor harm.")
+            .number("tracks closely")
+            .checks(closely(RATIOS[0]))
+            .because("As bravo-no-harm."),
+        claim("bravo-rwbench-b", "section 5.4, figure 4b (1 of 2)")
+            .says("The same behavior plays out.")
+            .number("the same")
+            .checks(closely(RATIOS[1]))
+            .because("As bravo-no-harm."),
+        claim("bravo-rwbench-c", "section 5.4, figure 4c (1 of 10)")
+            .says("The same behavior plays out.")
+            .number("the same")
+            .checks(closely(RATIOS[2]))
+            .because("As bravo-no-harm."),
+        claim("bravo-rwbench-d", "section 5.4, figure 4d (1 of 100)")
+            .says("We begin to see BRAVO-BA outperforming BA at higher thread counts.")
+            .number("outperforms")
+            .checks([over_with(RATIOS[3], 72, Bound::AtLeast(BETTER))])
+            .because("A bias that was revoked stays off for nine times what that took, so most readers take the lock and have looked at the bias in vain besides."),
+        claim("bravo-rwbench-e", "section 5.4, figure 4e (1 of 1000)")
+            .says(IMPROVES)
+            .number("improves")
+            .checks([36, 72].map(|threads| over_with(RATIOS[4], threads, Bound::AtLeast(FAR_BETTER)))),
+        claim("bravo-rwbench-f", "section 5.4, figure 4f (1 of 10000)")
+            .says(IMPROVES)
+            .number("improves")
+            .checks([36, 72].map(|threads| over_with(RATIOS[5], threads, Bound::AtLeast(FAR_BETTER)))),
+        claim("bravo-rwbench-similar", "section 5.4, figures 4e and 4f")
+            .says("Figure 4e (P = 1/1000) and Figure 4f (P = 1/10000 - extremely read-dominated) are fairly similar (here: each \
+             lock with as many threads).")
+            .number("fairly similar")
+            .checks(
+                [("rwbench", BA), ("rwbench", BRAVO), ("rwbench-others", COHORT), ("rwbench-others", PER_CPU)]
+                    .iter()
+                    .flat_map(|(experiment, lock)| {
+                        [8, 18, 36, 72].map(|threads| {
+                            let rate = |set| with(experiment, lock, threads, set);
+                            ratio(rate(RATIOS[5]), rate(RATIOS[4]), FLAT)
+                        })
+                    }),
+            ),
+        claim("bravo-rwbench-flat", "section 5.4, figures 4e and 4f")
+            .says("BA and pthread yield flat performance as the thread count increases.")
+            .number("flat")
+            .checks([same_rate(BA, RATIOS[4], FLAT), same_rate(BA, RATIOS[5], FLAT)].concat()),
+        claim("bravo-rwbench-scales", "abstract; section 5.4, figure 4f")
+            .says("BRAVO improves performance and scalability of underlying locks in read-heavy workloads.")
+            .number("scales")
+            .checks([
                 ratio(
                     with("rwbench", BRAVO, 36, RATIOS[5]),
                     with("rwbench", BRAVO, 8, RATIOS[5]),
@@ -98,57 +82,44 @@ pub fn claims() -> Vec<Claim> {
                     with("rwbench", BRAVO, 36, RATIOS[5]),
                     Bound::AtLeast(1.0),
                 ),
-            ],
-        ).number("scales"),
-        claim(
-            "bravo-rwbench-per-cpu-writes",
-            "section 5.4, figure 4a",
-            "Per-CPU fares poorly as writes, which are common, need to scan the array of per-CPU sub-locks.",
-            [8, 18, 36, 72]
-                .map(|threads| {
-                    let (per_cpu, ba) = (with("rwbench-others", PER_CPU, threads, RATIOS[0]), with("rwbench", BA, threads, RATIOS[0]));
-                    ratio(per_cpu, ba, Bound::AtMost(WORSE))
-                })
-                .to_vec(),
-        ).number("poorly"),
-        claim(
-            "bravo-rwbench-cohort-writes",
-            "section 5.4, figure 4a",
-            "Cohort-RW provides some benefit.",
-            [18, 36, 72]
-                .map(|threads| {
-                    let (cohort, ba) = (with("rwbench-others", COHORT, threads, RATIOS[0]), with("rwbench", BA, threads, RATIOS[0]));
-                    ratio(cohort, ba, EXCEEDS)
-                })
-                .to_vec(),
-        ).number("some benefit"),
-        claim(
-            "bravo-rwbench-per-cpu",
-            "section 5.4, figures 4e and 4f",
-            "... with BRAVO-BA yielding performance similar to that of Per-CPU.",
-            [RATIOS[4], RATIOS[5]]
-                .iter()
-                .flat_map(|set| [8, 18, 36, 72].map(|threads| (set, threads)))
-                .map(|(set, threads)| {
-                    let (bravo, per_cpu) = (with("rwbench", BRAVO, threads, set), with("rwbench-others", PER_CPU, threads, set));
-                    ratio(bravo, per_cpu, SIMILAR)
-                })
-                .collect(),
-        ).number("similar").because("The more threads, the sooner one write follows another, and each takes the bias away for ten times a scan of the table."),
-        claim(
-            "bravo-rwbench-cohort",
-            "section 5.4, figures 4e and 4f",
-            "Cohort-RW yielding modest scalability (here: some from 8 threads to 72, and less than BRAVO-BA).",
-            [RATIOS[4], RATIOS[5]]
-                .iter()
-                .flat_map(|set| {
-                    let cohort = |threads| with("rwbench-others", COHORT, threads, set);
-                    [
-                        ratio(cohort(72), cohort(8), Bound::AtLeast(BETTER)),
-                        ratio(with("rwbench", BRAVO, 72, set), cohort(72), EXCEEDS),
-                    ]
-                })
-                .collect(),
-        ).number("modest").because("As bravo-rwbench-per-cpu: each write takes the bias away for ten times a scan of the table."),
+            ]),
+        claim("bravo-rwbench-per-cpu-writes", "section 5.4, figure 4a")
+            .says("Per-CPU fares poorly as writes, which are common, need to scan the array of per-CPU sub-locks.")
+            .number("poorly")
+            .checks([8, 18, 36, 72].map(|threads| {
+                let (per_cpu, ba) = (with("rwbench-others", PER_CPU, threads, RATIOS[0]), with("rwbench", BA, threads, RATIOS[0]));
+                ratio(per_cpu, ba, Bound::AtMost(WORSE))
+            })),
+        claim("bravo-rwbench-cohort-writes", "section 5.4, figure 4a")
+            .says("Cohort-RW provides some benefit.")
+            .number("some benefit")
+            .checks([18, 36, 72].map(|threads| {
+                let (cohort, ba) = (with("rwbench-others", COHORT, threads, RATIOS[0]), with("rwbench", BA, threads, RATIOS[0]));
+                ratio(cohort, ba, EXCEEDS)
+            })),
+        claim("bravo-rwbench-per-cpu", "section 5.4, figures 4e and 4f")
+            .says("... with BRAVO-BA yielding performance similar to that of Per-CPU.")
+            .number("similar")
+            .checks(
+                [RATIOS[4], RATIOS[5]]
+                    .iter()
+                    .flat_map(|set| [8, 18, 36, 72].map(|threads| (set, threads)))
+                    .map(|(set, threads)| {
+                        let (bravo, per_cpu) = (with("rwbench", BRAVO, threads, set), with("rwbench-others", PER_CPU, threads, set));
+                        ratio(bravo, per_cpu, SIMILAR)
+                    }),
+            )
+            .because("The more threads, the sooner one write follows another, and each takes the bias away for ten times a scan of the table."),
+        claim("bravo-rwbench-cohort", "section 5.4, figures 4e and 4f")
+            .says("Cohort-RW yielding modest scalability (here: some from 8 threads to 72, and less than BRAVO-BA).")
+            .number("modest")
+            .checks([RATIOS[4], RATIOS[5]].iter().flat_map(|set| {
+                let cohort = |threads| with("rwbench-others", COHORT, threads, set);
+                [
+                    ratio(cohort(72), cohort(8), Bound::AtLeast(BETTER)),
+                    ratio(with("rwbench", BRAVO, 72, set), cohort(72), EXCEEDS),
+                ]
+            }))
+            .because("As bravo-rwbench-per-cpu: each write takes the bias away for ten times a scan of the table."),
     ]
 }

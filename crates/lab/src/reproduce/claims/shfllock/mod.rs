@@ -43,11 +43,9 @@ const BLOCKING: [&str; 6] = [B, CST, STOCK_MUTEX, "mutexee", "malthusian", PTHRE
 
 pub fn experiments() -> Vec<Experiment> {
     vec![
-        Experiment {
-            set: &["hold=0ns,500ns,2us,8us", "gap=100ns"],
-            micros: Some(2_000),
-            ..experiment("factor-holds", MACHINE, "counter", &[FIFO, ONE], "192")
-        },
+        experiment("factor-holds", MACHINE, "counter", &[FIFO, ONE], "192")
+            .set(&["hold=0ns,500ns,2us,8us", "gap=100ns"])
+            .micros(2_000),
         experiment(
             "uncontended",
             MACHINE,
@@ -55,111 +53,87 @@ pub fn experiments() -> Vec<Experiment> {
             &["tas", "mcs", COHORT, "cna", STOCK_MUTEX, CST, NB, B],
             "1",
         ),
-        Experiment {
-            set: &["writes=1%"],
-            micros: Some(10_000),
-            unknown: &["keys=512", "gap=1us"],
-            ..experiment(
-                "hash-table",
-                MACHINE,
-                "hash-table",
-                &["tas", "ttas", "ticket", "mcs", "clh", STOCK, COHORT, "cna", FIFO, ONE, HAND_ON, NB],
-                "1,4,24,48,96,192",
-            )
-        },
-        Experiment {
-            set: &["writes=1%"],
-            micros: Some(200_000),
-            ..experiment("fairness", MACHINE, "hash-table", &[STOCK, COHORT, "cna", NB], "24,96,192")
-        },
-        Experiment {
-            set: &["writes=1%"],
-            micros: Some(1_000_000),
-            ..experiment("fairness-blocking", MACHINE, "hash-table", &[B], "24,192")
-        },
-        Experiment {
-            set: &["writes=1%"],
-            micros: Some(200_000),
-            ..experiment("fairness-oversubscribed", MACHINE, "hash-table", &BLOCKING, "192,384,576,768")
-        },
-        Experiment {
-            set: &["writes=1%"],
-            micros: Some(40_000),
-            unknown: &["keys=512", "gap=1us"],
-            ..experiment(
-                "hash-table-blocking",
-                MACHINE,
-                "hash-table",
-                &["mcs", STOCK_MUTEX, CST, NB, B, LOCAL, PAPER],
-                "24,192,384,576,768",
-            )
-        },
-        Experiment {
-            set: &["writes=1%,50%"],
-            unknown: &["keys=512", "gap=1us"],
-            ..experiment(
-                "hash-table-rw",
-                MACHINE,
-                "hash-table",
-                &[STOCK_RW, LATER_RW, RW],
-                "1,24,96,192,384,576,768",
-            )
-        },
-        Experiment {
-            unknown: &["hold=2us", "gap=5us"],
-            ..experiment(
-                "oversubscribe",
-                MACHINE,
-                "oversubscribe",
-                &["mcs", COHORT, STOCK_MUTEX, CST, NB, B, PAPER],
-                "192,384",
-            )
-        },
-        Experiment {
-            set: &["writers=0", "read=1us", "chance=0"],
-            ..experiment(
-                "readers",
-                MACHINE,
-                "locktorture",
-                &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW, STOCK_BRAVO, SHFL_BRAVO],
-                "24,192,384",
-            )
-        },
-        Experiment {
-            unknown: &["fault=1us", "touch=1us"],
-            ..experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, SHFL_BRAVO], "1,24,96,192")
-        },
-        Experiment {
-            unknown: &["hold=500ns", "hold=8us"],
-            ..experiment(
-                "mmap-rw",
-                MACHINE,
-                "mmap",
-                &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW],
-                "1,4,24,48,192,384",
-            )
-        },
-        Experiment {
-            micros: Some(20_000),
-            unknown: &["read=500ns", "read=5us"],
-            ..experiment(
-                "readrandom",
-                MACHINE,
-                "readrandom",
-                &["mcs", "hmcs", "cna", "mcs-tp", PTHREAD, "mutexee", "malthusian", NB, B],
-                "1,8,24,192,384,576,768",
-            )
-        },
-        Experiment {
-            micros: Some(20_000),
-            unknown: &["work=200ns", "work=5us"],
-            ..experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192")
-        },
+        experiment(
+            "hash-table",
+            MACHINE,
+            "hash-table",
+            &["tas", "ttas", "ticket", "mcs", "clh", STOCK, COHORT, "cna", FIFO, ONE, HAND_ON, NB],
+            "1,4,24,48,96,192",
+        )
+        .set(&["writes=1%"])
+        .micros(10_000)
+        .unknown(&["keys=512", "gap=1us"]),
+        experiment("fairness", MACHINE, "hash-table", &[STOCK, COHORT, "cna", NB], "24,96,192")
+            .set(&["writes=1%"])
+            .micros(200_000),
+        experiment("fairness-blocking", MACHINE, "hash-table", &[B], "24,192")
+            .set(&["writes=1%"])
+            .micros(1_000_000),
+        experiment("fairness-oversubscribed", MACHINE, "hash-table", &BLOCKING, "192,384,576,768")
+            .set(&["writes=1%"])
+            .micros(200_000),
+        experiment(
+            "hash-table-blocking",
+            MACHINE,
+            "hash-table",
+            &["mcs", STOCK_MUTEX, CST, NB, B, LOCAL, PAPER],
+            "24,192,384,576,768",
+        )
+        .set(&["writes=1%"])
+        .micros(40_000)
+        .unknown(&["keys=512", "gap=1us"]),
+        experiment(
+            "hash-table-rw",
+            MACHINE,
+            "hash-table",
+            &[STOCK_RW, LATER_RW, RW],
+            "1,24,96,192,384,576,768",
+        )
+        .set(&["writes=1%,50%"])
+        .unknown(&["keys=512", "gap=1us"]),
+        experiment(
+            "oversubscribe",
+            MACHINE,
+            "oversubscribe",
+            &["mcs", COHORT, STOCK_MUTEX, CST, NB, B, PAPER],
+            "192,384",
+        )
+        .unknown(&["hold=2us", "gap=5us"]),
+        experiment(
+            "readers",
+            MACHINE,
+            "locktorture",
+            &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW, STOCK_BRAVO, SHFL_BRAVO],
+            "24,192,384",
+        )
+        .set(&["writers=0", "read=1us", "chance=0"]),
+        experiment("page-fault-rw", MACHINE, "page-fault", &["pf-q", RW, SHFL_BRAVO], "1,24,96,192")
+            .unknown(&["fault=1us", "touch=1us"]),
+        experiment(
+            "mmap-rw",
+            MACHINE,
+            "mmap",
+            &[STOCK_RW, LATER_RW, COHORT_RW, CST_RW, RW],
+            "1,4,24,48,192,384",
+        )
+        .unknown(&["hold=500ns", "hold=8us"]),
+        experiment(
+            "readrandom",
+            MACHINE,
+            "readrandom",
+            &["mcs", "hmcs", "cna", "mcs-tp", PTHREAD, "mutexee", "malthusian", NB, B],
+            "1,8,24,192,384,576,768",
+        )
+        .micros(20_000)
+        .unknown(&["read=500ns", "read=5us"]),
+        experiment("barrier", MACHINE, "barrier", &["mcs", "hmcs", "cna", "mcs-tp", NB], "24,192")
+            .micros(20_000)
+            .unknown(&["work=200ns", "work=5us"]),
     ]
 }
 
-fn claim(id: &'static str, place: &'static str, says: &'static str, checks: Vec<Check>) -> Claim {
-    Claim::new(id, Paper::ShflLock, place, says, checks)
+fn claim(id: &'static str, place: &'static str) -> Claim {
+    Claim::new(id, Paper::ShflLock, place)
 }
 
 /// Two locks in an experiment with as many threads.
