@@ -10,9 +10,6 @@
 //! replaced are kept until the map ends, so updaters need no section to find a shard: they have at most half of the bytes
 //! of the present one.
 //!
-//! Beyond the paper: an update asks for its bucket's cache line before it takes the shard's lock, which takes 6 to 10% from its time
-//! in a map of 131,072 keys (`docs/maps.md`).
-//!
 //! State of a shard: one for the whole map -> split (a shard and its sibling) -> ... A shard is never merged, and freed with
 //! the map.
 //!
@@ -320,10 +317,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
     #[inline(always)]
     pub fn lock(&self, hash: u64) -> Held<'_, L, T> {
         loop {
-            let entry = self.directory().entry(hash);
-            // The line of the bucket comes while the lock is taken. Its atomic instruction lets no later load begin before it ends.
-            L::Machine::prefetch(|| Lines::address(entry.buckets.load(Relaxed), hash));
-            let mut held = Held::hold(entry.shard());
+            let mut held = Held::hold(self.directory().entry(hash).shard());
             // Else the shard has been split meanwhile, and the hash is its sibling's.
             if held.has(hash) {
                 return held;
