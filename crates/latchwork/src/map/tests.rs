@@ -463,3 +463,36 @@ fn what_is_seldom_replaced_is_reclaimed_soon() {
         }
     });
 }
+
+/// An update of a key that is there retires one element, whichever method does it. Elements without a destructor are retired 21 at
+/// a time. In a process of its own, which no other test retires in.
+#[test]
+fn an_update_in_place_retires_one_element() {
+    alone("map::tests::an_update_in_place_retires_one_element", || {
+        let domain = crate::reclaim::rcu::global();
+        let new = || std::string::String::from("new");
+        let (map, numbers) = (RcuMap::from([(1, new())]), RcuMap::from([(1, 0)]));
+        let again = |_: &_| new();
+        let updates: [(&str, &dyn Fn()); 9] = [
+            ("insert", &|| _ = map.insert(1, new())),
+            ("replace", &|| _ = map.replace(1, new())),
+            ("update", &|| _ = map.update(1, |_| Some(new()))),
+            ("alter", &|| _ = map.alter(&1, again)),
+            ("compute", &|| _ = map.compute(1, |_| Operation::<_, ()>::Insert(new()))),
+            ("insert_or_update", &|| _ = map.insert_or_update(1, new(), again)),
+            ("and_modify", &|| _ = map.entry(1).and_modify(again)),
+            ("insert_entry", &|| _ = map.entry(1).insert_entry(new())),
+            ("remove", &|| _ = (map.remove(&1), map.insert(1, new()))),
+        ];
+        let _section = domain.enter(); // so nothing is reclaimed
+        let retired = |update: &dyn Fn()| {
+            let before = domain.garbage().objects;
+            update();
+            domain.garbage().objects - before
+        };
+        for (name, update) in updates {
+            assert_eq!(retired(update), 1, "{name}");
+        }
+        assert_eq!(retired(&|| (0..210).for_each(|number| _ = numbers.insert(1, number))), 10);
+    });
+}

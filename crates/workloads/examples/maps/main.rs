@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
   cargo run --release --example maps -- ordered --keys 1024
   cargo run --release --example maps -- memory
   valgrind --tool=callgrind target/release/examples/maps count dashmap 1000000
+  valgrind --tool=cachegrind --cache-sim=yes target/release/examples/maps count RcuMap 1000000 --keys 131072 --updates
   cargo run --release --example maps --features urcu -- user --only liburcu
 
 The feature `urcu` adds liburcu's hash table (Debian: liburcu-dev), the feature `map-peers` adds flurry, evmap and left-right.")]
@@ -44,9 +45,18 @@ enum Command {
     Ordered(Options),
     /// Bytes of the heap for each element of these maps.
     Memory,
-    /// Looks keys up in one map so many times, for callgrind: the difference of two runs, divided by the difference of their
-    /// counts, is what a lookup has.
-    Count { map: String, lookups: u64 },
+    /// Looks keys up in one map so many times, or updates it, for callgrind and cachegrind: the difference of two runs, divided
+    /// by the difference of their counts, is what an operation has.
+    Count {
+        map: String,
+        operations: u64,
+        /// Keys, of which half are in the map.
+        #[arg(long, default_value_t = 1024)]
+        keys: u64,
+        /// Insert and remove random keys, half of the operations each.
+        #[arg(long)]
+        updates: bool,
+    },
 }
 
 /// How to measure.
@@ -274,13 +284,13 @@ fn main() -> ExitCode {
             memory();
             return ExitCode::SUCCESS;
         }
-        Command::Count { map, lookups } => {
-            let Some((_, look)) = user::LOOKUPS.iter().find(|(name, _)| *name == map) else {
-                let names: Vec<_> = user::LOOKUPS.iter().map(|(name, _)| *name).collect();
+        Command::Count { map, operations, keys, updates } => {
+            let Some((_, run)) = user::COUNTED.iter().find(|(name, _)| *name == map) else {
+                let names: Vec<_> = user::COUNTED.iter().map(|(name, _)| *name).collect();
                 eprintln!("maps: nothing is called {map:?}; there are {}", names.join(", "));
                 return ExitCode::from(2);
             };
-            look(lookups);
+            run(keys.max(1), updates, operations);
             return ExitCode::SUCCESS;
         }
     };

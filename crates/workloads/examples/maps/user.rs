@@ -48,33 +48,43 @@ pub static MEMORY: &[Memory] = &[
     ("RwLock<HashMap>", bytes::<RwLock<HashMap<u64, u64>>>),
 ];
 
-/// A map's name, and what looks keys up in it so many times.
-pub type Lookups = (&'static str, fn(u64));
+/// A map's name, and what works on it: with so many keys, updating or looking up, so many times.
+pub type Counted = (&'static str, fn(u64, bool, u64));
 
-/// What the instructions of a lookup are counted of.
-pub static LOOKUPS: &[Lookups] = &[
-    ("RcuMap", lookups::<RcuMap<u64, u64>>),
-    ("sections", lookups::<Sections>),
-    ("dashmap", lookups::<dashmap::DashMap<u64, u64, RandomState>>),
-    ("papaya", lookups::<papaya::HashMap<u64, u64, RandomState>>),
-    ("scc", lookups::<scc::HashMap<u64, u64, RandomState>>),
-    ("RwLock<HashMap>", lookups::<RwLock<HashMap<u64, u64>>>),
+/// What the instructions and cache misses of an operation are counted of.
+pub static COUNTED: &[Counted] = &[
+    ("RcuMap", counted::<RcuMap<u64, u64>>),
+    ("sections", counted::<Sections>),
+    ("dashmap", counted::<dashmap::DashMap<u64, u64, RandomState>>),
+    ("papaya", counted::<papaya::HashMap<u64, u64, RandomState>>),
+    ("scc", counted::<scc::HashMap<u64, u64, RandomState>>),
+    ("RwLock<HashMap>", counted::<RwLock<HashMap<u64, u64>>>),
     #[cfg(feature = "map-peers")]
-    ("flurry", lookups::<flurry::HashMap<u64, u64, RandomState>>),
+    ("flurry", counted::<flurry::HashMap<u64, u64, RandomState>>),
     #[cfg(feature = "map-peers")]
-    ("evmap", lookups::<more_maps::Evmap>),
+    ("evmap", counted::<more_maps::Evmap>),
     #[cfg(feature = "map-peers")]
-    ("left-right", lookups::<more_maps::LeftRight>),
+    ("left-right", counted::<more_maps::LeftRight>),
 ];
 
-/// Looks up the keys of a map with 512 of 1024, in turn.
-fn lookups<M: Map>(count: u64) {
+/// Makes a map with half of the keys. Then inserts and removes random ones, or looks them up in turn, so many times.
+fn counted<M: Map>(keys: u64, updates: bool, count: u64) {
     let map = M::new();
     let _joined = M::join();
-    (0..1024).step_by(2).for_each(|key| _ = map.insert(key, value(key)));
+    (0..keys).step_by(2).for_each(|key| _ = map.insert(key, value(key)));
+    if updates {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..count {
+            match (random.u64(0..keys), random.bool()) {
+                (key, true) => _ = map.insert(key, value(key)),
+                (key, false) => _ = map.remove(key),
+            }
+        }
+        return;
+    }
     let mut key = 0;
     let mut next = || {
-        key = (key + 1) % 1024;
+        key = (key + 1) % keys;
         key
     };
     (0..count / 64).for_each(|_| map.get_many(64, &mut next, check));
