@@ -4,7 +4,8 @@
 //! cost the program a noticeable part of its time.
 
 use super::findings::{NOTABLE, ratio};
-use super::model::{Class, Kind, OWN, Profile, TopHolder};
+use super::model::{Class, Kind, OWN, Profile};
+use super::top_holders::TopHolder;
 use super::units::{count, percent, time};
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.

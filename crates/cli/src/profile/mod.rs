@@ -30,6 +30,7 @@ pub mod sample;
 pub mod session;
 pub mod symbols;
 mod terminal;
+pub mod top_holders;
 pub mod units;
 
 use crate::program;

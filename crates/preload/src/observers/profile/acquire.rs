@@ -181,74 +181,10 @@ unsafe fn acquire_with(
     }
 }
 
-/// A lock call that does not wait.
-///
-/// # Safety
-///
-/// The object is live.
-#[inline(always)]
-pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c_int) -> c_int {
-    // SAFETY: the caller's object is live.
-    unsafe {
-        match fast::count(call, origin) {
-            Way::Short => match attempt() {
-                0 => 0,
-                result => attempt_long_way(call, None, || result),
-            },
-            Way::Free(entry) => attempt_free(call, origin, entry, attempt),
-            Way::Recursive(_) | Way::Long => attempt_long_way(call, Some(origin), attempt),
-        }
-    }
-}
-
-/// # Safety
-///
-/// The object is live.
-#[inline(never)]
-unsafe fn attempt_free(
-    call: Call,
-    origin: Origin,
-    entry: &'static Entry,
-    attempt: impl Fn() -> c_int,
-) -> c_int {
-    fast::count_free(call, origin, entry);
-    match attempt() {
-        0 => 0,
-        // SAFETY: the caller's object is live.
-        result => unsafe { attempt_long_way(call, None, || result) },
-    }
-}
-
-/// Without an `origin`, the call has been counted, its attempt has failed, and its origin is in the thread's entry.
-///
-/// # Safety
-///
-/// The object is live.
-#[cold]
-#[inline(never)]
-unsafe fn attempt_long_way(call: Call, origin: Option<Origin>, attempt: impl Fn() -> c_int) -> c_int {
-    let Some(local) = &mut threads::current() else { return attempt() };
-    let (origin, counted) = match origin {
-        Some(origin) => (origin, false),
-        None => (fast::take_back(local, call.address, call.is_read()), true),
-    };
-    let filter = filter::value(call.address);
-    let Some(place) = local.place(call.kind(), call.address) else { return attempt() };
-    let site = if counted { 0 } else { site(local, place, call) };
-    let result = attempt();
-    if got(result) {
-        // SAFETY: the caller's object is live.
-        unsafe { acquired(local, place, call, origin, site, filter) };
-    } else if result == EBUSY {
-        entries::count_failed(place.entry);
-    }
-    result
-}
-
 /// The calling thread's stack, if the lock was contended lately or threads wait for it now; else 0. It is captured before the
 /// call, so that no thread waits for that.
 #[inline(always)]
-fn site(local: &mut Local, place: Place, call: Call) -> u32 {
+pub(super) fn site(local: &mut Local, place: Place, call: Call) -> u32 {
     let hot = place.entry.hot.load(Relaxed) & HOT;
     if hot == 0 && !is_waited_for(place.object, call) {
         return 0;

@@ -54,7 +54,8 @@ use crate::state::line::Line;
 use crate::state::stderr;
 use crate::state::table::TABLE;
 use crate::state::wiped;
-use acquire::{acquire, attempt};
+use acquire::acquire;
+use attempts::attempt;
 use below::{BELOW, TRY_MUTEX, WITHOUT, over};
 use calls::{Call, Origin};
 use core::fmt::Write;
@@ -67,6 +68,7 @@ use release::release;
 
 mod account;
 mod acquire;
+mod attempts;
 mod below;
 mod calls;
 mod chance;

@@ -3,7 +3,7 @@
 
 use super::calls::{Call, Origin};
 pub(in crate::observers) use super::lifetimes::{gone, named};
-use super::{acquire as acquiring, release as releasing, session};
+use super::{acquire as acquiring, attempts, release as releasing, session};
 use latchwork_recording::layout::kind::{MUTEX, OWN, RWLOCK};
 use libc::c_int;
 
@@ -41,7 +41,7 @@ pub(in crate::observers) fn acquire(
     // SAFETY: for an object of this kind, the recorder uses the address only as a number.
     unsafe {
         if wish.tries {
-            acquiring::attempt(call, UNKNOWN, block)
+            attempts::attempt(call, UNKNOWN, block)
         } else {
             acquiring::acquire(call, UNKNOWN, try_lock, block)
         }
