@@ -130,7 +130,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "map/tree.rs",
-        "new enter snapshot throttle lock lock_end remove_found clear fill drain node protected set remove count find rank at walk range",
+        "new enter snapshot updates throttle lock lock_end remove_found clear fill drain node protected set remove count find rank at walk range",
     ),
     (
         "map/tree_map.rs",

@@ -168,6 +168,7 @@ pub fn trees() {
     tree.lock_end(false).set(node(9));
     assert_eq!((seen.value.len(), snapshot.walk(0, 200).count()), (30, 100));
     drop(guard);
+    assert!(tree.updates() > 0);
     tree.throttle();
     // Elements that are not sorted, and a tree that is not empty.
     tree.fill((0..50).map(|key| node(key * 77 % 50)).collect());
