@@ -4,7 +4,7 @@
 //! are linked, taken and left with the same instructions as in production. A thread that exits leaves its entry to others.
 //!
 //! Unless records are fresh, each thread counts as one that has been in a section before: it has issued the full fence of its first
-//! one, and needs the heavy fence of others.
+//! one, and needs the heavy fence of others. (A group of all threads is for QSBR, whose readers issue full fences themselves.)
 
 use super::machine::{Grouping, Loom, Mistake, mistake, state, thread_number};
 use latchwork::machine::group::Entry;
@@ -137,8 +137,7 @@ fn used_record(number: u32) -> Record<Loom> {
 /// The records of one execution.
 pub struct All {
     roll: Roll<Record<Loom>>,
-    /// Whether no thread has been in a section before.
-    fresh: bool,
+    grouping: Grouping,
     clocks: *mut Clocks<Loom>,
 }
 
@@ -146,7 +145,7 @@ impl All {
     pub fn new(threads: usize, grouping: Grouping) -> Self {
         let fresh = grouping == Grouping::Fresh;
         let roll = Roll::new(threads, grouping, if fresh { fresh_record } else { used_record });
-        All { roll, fresh, clocks: Box::into_raw(Box::new(Clocks::new())) }
+        All { roll, grouping, clocks: Box::into_raw(Box::new(Clocks::new())) }
     }
 
     pub fn leave(&self) {
@@ -173,12 +172,12 @@ unsafe impl Records for Loom {
         let all = state.records();
         all.roll.own(Mistake::UntakenRecord, |record| {
             // As `take` of the native records does.
-            let section = if all.fresh { NEEDS_FULL_FENCE } else { 0 };
+            let section = if all.grouping == Grouping::Fresh { NEEDS_FULL_FENCE } else { 0 };
             for (word, value) in [(&record.section, section), (&record.pinned, section), (&record.online, 0)]
             {
                 word.store(value, Ordering::Release);
             }
-            if !all.fresh {
+            if all.grouping == Grouping::Apart {
                 atomic::fence(Ordering::SeqCst);
             }
         })
@@ -187,7 +186,7 @@ unsafe impl Records for Loom {
     unsafe fn records() -> Option<&'static Group<Self, Record<Self>>> {
         let state = super::machine::shared_state();
         let all = state.records();
-        if !all.fresh {
+        if all.grouping == Grouping::Apart {
             // A thread whose record the caller does not find has its first section later: it sees what the caller has done.
             let newest = &all.roll.newest;
             let mut seen = newest.load(Ordering::Relaxed);

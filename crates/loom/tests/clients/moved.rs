@@ -10,7 +10,7 @@
 //! So [`Meeting`] lets the threads queue in turn, by means that loom does not see and that order no memory. And waiters
 //! [look late](Model::with_late_looks).
 
-use crate::machine::{Loom, Mistake, Model, thorough, thread_number};
+use crate::machine::{Loom, Mistake, Model, deep, thread_number};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
 use latchwork::locks::mutex::shuffle::Policy;
@@ -120,11 +120,11 @@ fn model() -> Model {
     Model::new(0).with_late_looks().with_whole_releases()
 }
 
-/// No thread is preempted.
+/// No thread is preempted. The second client takes ten minutes.
 #[test]
 fn becomes_the_head_before_it_looks() {
     crate::report("shfl", || model().check((Lock::new_in, begin), &CLIENT, free_after));
-    if thorough() {
+    if deep() {
         crate::report("shfl", || {
             model().check((Lock::new_in, begin), &[heads, waits, hurries, waits], free_after)
         });
