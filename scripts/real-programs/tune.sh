@@ -40,7 +40,7 @@ tune_all() {
         rm -f "$OUT/$program".{toml,json,log}
         "$LATCHWORK" tune --only "${name%% *}" --runs "$SEARCH_RUNS" --timeout "$LIMIT" --metric '^figure ([0-9.e+]+)' \
             --output "$OUT/$program.toml" --json "$OUT/$program.json" -- "$BASH" "$SELF" __tuned "$program" \
-            2>&1 | tee "$OUT/$program.log" || echo "$program: tune ended with an error"
+            2>&1 | tee "$OUT/$program.log" || [[ -s $OUT/$program.json ]] || echo "$program: tune ended with an error"
     done
     print_tuned
 }
