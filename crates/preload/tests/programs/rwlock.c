@@ -189,6 +189,19 @@ static void many(void)
         OK(pthread_rwlock_destroy(&locks[i]));
 }
 
+/* Reads a lock that is often read. Returns a thread that waits to write. */
+static pthread_t keep_waiting(pthread_rwlock_t *l)
+{
+    read_often(l);
+    state = 0;
+    OK(pthread_rwlock_rdlock(l));
+    pthread_t writer = start(write_after, l);
+    while (state == 0)
+        sleep_ms(1);
+    sleep_ms(5);
+    return writer;
+}
+
 /* A read lock that another thread releases: glibc allows it in practice. */
 static void *release(void *l)
 {
@@ -217,13 +230,7 @@ static void handed_over(void)
         OK(pthread_rwlock_unlock(&l));
     expect(&l, 0, 0);
     /* The same while a writer waits, of a lock that is often read. */
-    read_often(&l);
-    state = 0;
-    OK(pthread_rwlock_rdlock(&l));
-    pthread_t writer = start(write_after, &l);
-    while (state == 0)
-        sleep_ms(1);
-    sleep_ms(5);
+    pthread_t writer = keep_waiting(&l);
     EQ(state, 1);
     join(start(release, &l));
     join(writer);
@@ -235,13 +242,7 @@ static void handed_over(void)
 static void both_handed_over(void)
 {
     pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
-    read_often(&l);
-    state = 0;
-    OK(pthread_rwlock_rdlock(&l));
-    pthread_t writer = start(write_after, &l);
-    while (state == 0)
-        sleep_ms(1);
-    sleep_ms(5);
+    pthread_t writer = keep_waiting(&l);
     OK(pthread_rwlock_rdlock(&l));
     join(start(release, &l));
     EQ(state, 1);
