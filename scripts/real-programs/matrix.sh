@@ -174,22 +174,27 @@ keep_earlier_runs() {
     mv "$OUT/machine.new" "$OUT/machine.json"
 }
 
+# What all commands that run programs need, and where these put their files.
+prepare_to_run() {
+    export PATH=$PATH:/usr/sbin:/sbin
+    command -v jq >/dev/null || die "jq is missing; run: $0 install"
+    if [[ -z $SCRATCH ]]; then
+        SCRATCH=${TMPDIR:-/tmp}
+        [[ ! -w /dev/shm ]] || SCRATCH=/dev/shm
+    fi
+}
+
 run_matrix() {
     local work total done=0 round program mutex rwlock unit base='' line missing seconds
     local -A HAD=()
     if [[ -z $RESUME$DRY && -s $OUT/runs.jsonl ]]; then
         die "$OUT has the runs of another comparison: --resume adds to them, and --out takes another directory"
     fi
-    export PATH=$PATH:/usr/sbin:/sbin
-    command -v jq >/dev/null || die "jq is missing; run: $0 install"
+    prepare_to_run
     for program in $(chosen_programs); do
         missing=$(missing_for "$(find_program "$program")" | paste -sd' ')
         [[ -z $missing ]] || die "$program needs $missing; run: scripts/real-programs.sh install"
     done
-    if [[ -z $SCRATCH ]]; then
-        SCRATCH=${TMPDIR:-/tmp}
-        [[ ! -w /dev/shm ]] || SCRATCH=/dev/shm
-    fi
     find_latchwork
     if [[ -z $PAIRS ]]; then
         PAIRS=shfl+bravo-pf-q

@@ -19,9 +19,7 @@ tuned_run() { # program
 # Writes DIR/NAME.toml (if there is something to write), DIR/NAME.json and DIR/NAME.log for each program.
 tune_all() {
     local program name
-    export PATH=$PATH:/usr/sbin:/sbin
-    command -v jq >/dev/null || die "jq is missing; run: $0 install"
-    [[ -n $SCRATCH ]] || { SCRATCH=${TMPDIR:-/tmp}; [[ ! -w /dev/shm ]] || SCRATCH=/dev/shm; }
+    prepare_to_run
     [[ -z ${LATCHWORK_PRELOAD:-} ]] || die "tune needs the command latchwork: unset LATCHWORK_PRELOAD"
     find_latchwork
     [[ $OUT != "$WORK/results" ]] || OUT=$WORK/tuned
