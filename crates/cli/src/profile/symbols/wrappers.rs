@@ -21,7 +21,7 @@ const ESSENTIAL: &str = "rwmutex unlock mutex lock locks locker guard acquire rd
     semaphore cond condition condvar cv critical enter timedwait wait cs locked shared exclusive signal \
     broadcast unique rw";
 
-/// The other words that names of wrappers are made of. A function whose name has a word of neither list is no wrapper.
+/// The other words that a wrapper's name may have. A function whose name has a word that is in neither list is no wrapper.
 const OTHERS: &str = "alloc create new free unlocker release leave destroy init scoped rd wr read write reader writer auto \
     try timed until var variable section raw impl slow inline mysql psi my native noninlined sqlite3 pthread";
 
