@@ -32,7 +32,7 @@ use latchwork_console::{ending, output};
 use limits::Limits;
 use proof::Proof;
 use search::Found;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// After the options in `latchwork tune --help`.
 pub const HELP: &str = "\
@@ -151,16 +151,11 @@ fn steps(options: Options) -> Step<i32> {
         let text = report::file(&plan, &tuned, &found, &proof);
         output::write("--output", &options.output, &text)?;
     }
-    let json = options.json.as_ref().map(|path| (path, report::json(&plan, &tuned, &found, &proof)));
-    match json {
-        Some((path, text)) if path == Path::new("-") => output::print(&text)?,
-        other => {
-            if let Some((path, text)) = other {
-                output::write("--json", path, &text)?;
-            }
-            output::print(&report::text(&plan, &tuned, &found, &proof, &options.output))?;
-        }
-    }
+    output::report(
+        options.json.as_deref(),
+        || report::text(&plan, &tuned, &found, &proof, &options.output),
+        || report::json(&plan, &tuned, &found, &proof),
+    )?;
     Ok(if keeps { KEEP } else { 0 })
 }
 
