@@ -136,9 +136,9 @@ pub fn profile(options: &Options) -> Result<i32> {
         printed?;
         return Ok(0);
     }
-    let mut environment = session::environment(&options.command, &options.under.programs, |path| {
-        options.under.locks(path, Choice::glibc())
-    })?;
+    let locks = |path: &Path| options.under.locks(path, Choice::glibc());
+    let programs = &options.under.programs;
+    let mut environment = session::environment(&options.command, programs, locks, session::NOT_RECORDED)?;
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
