@@ -433,10 +433,7 @@ unsafe extern "C" fn clockrdlock<B: Bravo>(
 ) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
     unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => read::<B>(l, timeout),
-            None => EINVAL,
-        }
+        Timeout::checked(clock, time).map_or(EINVAL, |timeout| read::<B>(l, timeout))
     }
 }
 
@@ -452,10 +449,7 @@ unsafe extern "C" fn clockwrlock<B: Bravo>(
 ) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
     unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => write::<B>(l, timeout),
-            None => EINVAL,
-        }
+        Timeout::checked(clock, time).map_or(EINVAL, |timeout| write::<B>(l, timeout))
     }
 }
 
