@@ -120,15 +120,6 @@ static void reuse(void)
     free(m);
 }
 
-static long resident(void)
-{
-    long pages = 0, rss = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    CHECK(f && fscanf(f, "%ld %ld", &pages, &rss) == 2);
-    fclose(f);
-    return rss;
-}
-
 static void many_objects(void)
 {
     long before = 0;
@@ -139,9 +130,9 @@ static void many_objects(void)
         OK(pthread_mutex_unlock(&m));
         OK(pthread_mutex_destroy(&m));
         if (i == 1000)
-            before = resident();
+            before = resident_pages();
     }
-    CHECK(resident() - before < 512); /* 2 MB */
+    CHECK(resident_pages() - before < 512); /* 2 MB */
 }
 
 static pthread_mutex_t *counter_mutex;
