@@ -41,12 +41,9 @@ $CARGO_TARGET_DIR/kernel), and is kept. It exits with 0 if each check passed, 1 
 TEXT
 }
 
-fail() {
-    printf 'kernel-patched.sh: %s\n' "$*" >&2
-    exit 2
-}
-
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR source=kernel/common.sh
+source "$root/scripts/kernel/common.sh"
 kernels='debug latchwork shfl shfl-debug twin shfl-twin own' checks='run count sizes' machines='2 4x2' seconds=10 minutes=1 jobs=$(nproc) build_only=0
 while (($#)); do
     case $1 in
@@ -85,32 +82,13 @@ for machine in $machines; do
 done
 [[ -n ${kernels// /} && -n ${machines// /} ]] || fail "without a kernel or a machine there is nothing to do"
 
-out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
-    fail "cargo does not say where it builds"
-mkdir -p "$out"
-# One at a time, as in scripts/kernel.sh.
-exec 9>"$out/lock-patched"
-flock -n 9 || fail "another scripts/kernel-patched.sh runs in $out"
-rm -f "$out/machine-patched.pid"
-log=$out/log-patched
-: >"$log"
-step() { printf '# %s\n' "$*"; }
+begin -patched
+trap stop_machine EXIT
 has() { [[ " $1 " == *" $2 "* ]]; }
 
 # ---- Packages and source.
 
-missing=()
-for package in qemu-system-x86 busybox-static cpio make gcc libc6-dev flex bison bc libelf-dev xz-utils patch; do
-    if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) != installed ]]; then
-        missing+=("$package")
-    fi
-done
-if ((${#missing[@]})); then
-    ((EUID == 0)) || fail "missing: install them with  sudo apt-get install ${missing[*]}"
-    step "installing ${missing[*]}"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
-        >>"$log" 2>&1 || fail "the packages cannot be installed: see $log"
-fi
+install_packages 1 qemu-system-x86 busybox-static cpio make gcc libc6-dev flex bison bc libelf-dev xz-utils patch
 source=$out/source
 patched=$(sha256sum <"$root/crates/kernel/patch/linux-6.1.patch")
 if [[ ! -e $source/.patched || $(<"$source/.patched") != "$patched" ]]; then
@@ -127,14 +105,9 @@ fi
 
 # ---- The Rust library, as in scripts/kernel.sh, but with the functions of src/builtin.rs.
 
-replace() { # replace FROM TO: unless they are equal, so that make sees no change
-    cmp -s "$1" "$2" || cp "$1" "$2"
-}
 step "compiling the locks"
-flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
-flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
 compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined by -
-    local target=$out/$1 library wrong symbol link=() keep=() undefined sections code
+    local target=$out/$1 library wrong symbol link=() keep=() sections
     (cd "$root/crates/kernel" \
         && RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --locked --features "${1//-/,}") >>"$log" 2>&1 9>&- \
         || fail "the library does not compile: see $log"
@@ -145,16 +118,10 @@ compile_locks() { # compile_locks FEATURES: FEATURES/locks.o; several are joined
     ld -r --gc-sections --strip-debug -T "$root/crates/kernel/patch/locks.lds" -e lw_shfl_lock "${link[@]}" -o "$target/locks.o" "$library" 2>>"$log" \
         || fail "the library does not link: see $log"
     objcopy "${keep[@]}" --remove-section=.eh_frame --remove-section=.rela.eh_frame "$target/locks.o"
-    # The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
-    undefined=$(nm -u "$target/locks.o") || fail "nm cannot read $target/locks.o"
+    check_locks "$target/locks.o" fail
     sections=$(readelf -SW "$target/locks.o") || fail "readelf cannot read $target/locks.o"
-    code=$(objdump -d "$target/locks.o") || fail "objdump cannot read $target/locks.o"
-    wrong=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
-    [[ -z $wrong ]] || fail "the locks call what the kernel does not have: $wrong"
-    [[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || fail "a lock allocates memory"
     wrong=$(sed -n 's/^.* \(\.[a-z.]*[^ ]*\) *\(PROGBITS\|NOBITS\) .* [WAX]*A[WAX]* .*/\1/p' <<<"$sections" | grep -vxE '\.(text|rodata|data|bss)' || true)
     [[ -z $wrong ]] || fail "the kernel's linker would not know the section $wrong"
-    [[ ! $code =~ %[xyz]mm ]] || fail "the locks use vector registers"
 }
 locks_of() { # locks_of KIND: the features of the library
     case $1 in shfl | twin | shfl-twin) echo "$1" ;; shfl-debug | kcsan) echo shfl ;; kcsan-twin) echo shfl-twin ;; *) echo builtin ;; esac
@@ -313,7 +280,7 @@ memory_disk() { # memory_disk KIND MINUTES PROCESSORS [BROKEN TORTURE]
         fi
     fi
     echo "$seconds $3 $2 ${4-}" >"$disk/plan"
-    (cd "$disk" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd-patched.gz"
+    pack "$disk" "$out/initrd-patched.gz"
     rm -rf "$disk"
 }
 
@@ -324,29 +291,10 @@ plugin yield # an emulated processor that spins lets the others run: see the fil
 
 # The kernel's own watchdogs are patient from the start: the machine may get little time.
 boot_options='console=ttyS0 quiet panic=1 no_timer_check lpj=200000 no5lvl watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
-# If the script is stopped, the machine stops too: as in scripts/kernel.sh.
-stop_machine() {
-    local pid
-    pid=$(cat "$out/machine-patched.pid" 2>/dev/null) || return 0
-    if grep -qsaF "$out/machine-patched.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
-}
-trap stop_machine EXIT
 boot() { # boot KIND MACHINE SECONDS ARGUMENTS: prints what the machine says
-    local processors=${2%x*} half sockets='' numa=()
-    if [[ $2 == *x2 ]]; then
-        half=$((processors / 2))
-        sockets=,sockets=2 # the kernel warns if the processors of a socket are on two nodes
-        numa=(
-            -object memory-backend-ram,id=m0,size=640M -object memory-backend-ram,id=m1,size=640M
-            -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
-            -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
-        )
-    fi
     # The kernel measures its delay loop by a clock that an emulated processor cannot keep up with. With lpj, a delay is
     # not ten times as long as it should be, and the torture's threads acquire the more often.
-    timeout "$3" qemu-system-x86_64 -pidfile "$out/machine-patched.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1280 "${numa[@]}" "${@:4}" \
-        -nographic -no-reboot -plugin "$out/libyield.so" -kernel "$out/built-$1/bzImage" -initrd "$out/initrd-patched.gz" \
-        -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
+    emulate "$2" "$3" 1280 "$out/built-$1/bzImage" "$out/initrd-patched.gz" "$boot_options" "${@:4}"
 }
 
 # ---- Counts.

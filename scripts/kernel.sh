@@ -37,17 +37,14 @@ check ended as expected, 1 if one did not, 2 if it could not run (a package or t
 TEXT
 }
 
-fail() {
-    printf 'kernel.sh: %s\n' "$*" >&2
-    exit 2
-}
-
 wrong() {
     printf 'not ok - %s\n' "$*"
     exit 1
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR source=kernel/common.sh
+source "$root/scripts/kernel/common.sh"
 machines='' kinds='' locks='' full=0 seconds=1 least=2000 json='' state='' build_only=0 within=0 install=1 stall=10
 all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug memory broken'
 few_kinds='mixed signals interrupts others memory broken'
@@ -90,31 +87,12 @@ for machine in $machines; do
         fail "'$machine' is no machine: write 4 or 4x2 (an even number on two nodes)"
 done
 
-out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
-    fail "cargo does not say where it builds"
-mkdir -p "$out"
-# One at a time: a second one would write over the lists of checks, and stop the first one's machine at its end.
-exec 9>"$out/lock"
-flock -n 9 || fail "another scripts/kernel.sh runs in $out"
-rm -f "$out/machine.pid"
-log=$out/log
-: >"$log"
-step() { printf '# %s\n' "$*"; }
+begin ''
+trap stop_machine EXIT
 
 # ---- Packages.
 
-missing=()
-for package in qemu-system-x86 busybox-static cpio linux-headers-amd64; do
-    if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) != installed ]]; then
-        missing+=("$package")
-    fi
-done
-if ((${#missing[@]})); then
-    ((EUID == 0 && install)) || fail "missing: install them with  sudo apt-get install ${missing[*]}"
-    step "installing ${missing[*]}"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
-        >>"$log" 2>&1 || fail "the packages cannot be installed: see $log"
-fi
+install_packages "$install" qemu-system-x86 busybox-static cpio linux-headers-amd64
 headers=$(find /usr/src -maxdepth 1 -name 'linux-headers-*-amd64' ! -name '*-cloud-*' ! -name '*-rt-*' | sort -V | tail -1)
 [[ -n $headers ]] || fail "linux-headers-amd64 is installed, but /usr/src has no headers"
 release=${headers##*/linux-headers-}
@@ -125,33 +103,23 @@ if [[ ! -e $image ]]; then
         >>"$log" 2>&1 || fail "the kernel's package cannot be downloaded: see $log"
 fi
 
-# ---- The Rust library: the flags of kernel code, and what must not be in it.
+# ---- The Rust library.
 
 step "compiling the locks"
-# The kernel's calling convention has no vector registers; interrupts use the memory below the stack pointer; the module
-# lies in the upper 2 GiB of addresses.
-flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
-flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
 (cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 9>&- \
     || wrong "the library does not compile: see $log"
 
 module=$out/module
 mkdir -p "$module"
 for file in "$root"/crates/kernel/module/{Kbuild,*.c,*.h}; do
-    cmp -s "$file" "$module/${file##*/}" || cp "$file" "$module/"
+    replace "$file" "$module/${file##*/}"
 done
 ld -r --gc-sections --strip-debug -e lw_rows -u lw_rows -u lw_repair -o "$module/locks.o" "$out/cargo/release/liblatchwork_kernel.a" \
     2>>"$log" || wrong "the library does not link: see $log"
 objcopy --keep-global-symbol=lw_rows --keep-global-symbol=lw_repair --remove-section=.eh_frame --remove-section=.rela.eh_frame "$module/locks.o"
 touch "$module/.locks.o.cmd" # as if the kernel's build had made it
 
-# The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
-undefined=$(nm -u "$module/locks.o") || fail "nm cannot read $module/locks.o"
-code=$(objdump -d "$module/locks.o") || fail "objdump cannot read $module/locks.o"
-bad=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
-[[ -z $bad ]] || wrong "the locks call what the kernel does not have: $bad"
-[[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || wrong "a lock allocates memory"
-[[ ! $code =~ %[xyz]mm ]] || wrong "the locks use vector registers, which belong to the user's program"
+check_locks "$module/locks.o" wrong
 bad=$(readelf -rW "$module/locks.o" | awk '$3 ~ /^R_X86/ && $3 !~ /_(64|32|32S|PC32|PLT32)$/ { print $3 }' | sort -u)
 [[ -z $bad ]] || wrong "the kernel's loader does not know the relocation $bad"
 
@@ -172,37 +140,15 @@ initrd() { # initrd CHECKS: the memory disk with the modules and these checks
     strip -g "$out/root"/*.ko
     install -m 755 "$root/crates/kernel/module/init" "$out/root/init"
     cp "$1" "$out/root/checks"
-    (cd "$out/root" && find . | cpio -o -H newc --quiet | gzip -1) >"$out/initrd.gz"
+    pack "$out/root" "$out/initrd.gz"
 }
-
-# If the script is stopped, the machine stops too. (A machine that ends by itself removes the file; the number of one that was
-# killed may belong to another process by now.)
-stop_machine() {
-    local pid
-    pid=$(cat "$out/machine.pid" 2>/dev/null) || return 0
-    if grep -qsaF "$out/machine.pid" "/proc/$pid/cmdline"; then kill "$pid"; fi
-}
-trap stop_machine EXIT
 
 # The kernel's own watchdogs are more patient than the torture, from the start. A host that suspends the emulated machine for four
 # minutes makes them report nothing: a soft lockup takes twice watchdog_thresh. An expedited grace period is reported after 21 s whatever
 # the parameters say, so there are none.
 boot_options='console=ttyS0 quiet panic=1 mitigations=off no_timer_check watchdog_thresh=150 rcupdate.rcu_cpu_stall_timeout=300 rcupdate.rcu_normal=1'
 boot() { # boot MACHINE SECONDS: runs the checks in the memory disk; prints what the machine says
-    local processors=${1%x*} nodes=1 half sockets='' arguments=()
-    [[ $1 == *x2 ]] && nodes=2
-    if ((nodes == 2 && processors > 1)); then
-        half=$((processors / 2))
-        sockets=,sockets=2 # the kernel warns if the processors of a socket are on two nodes
-        arguments=(
-            -object memory-backend-ram,id=m0,size=512M -object memory-backend-ram,id=m1,size=512M
-            -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
-            -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
-        )
-    fi
-    timeout -k 5 "$2" qemu-system-x86_64 -pidfile "$out/machine.pid" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m 1024 "${arguments[@]}" \
-        -nographic -no-reboot -plugin "$out/libyield.so" -kernel "$image" -initrd "$out/initrd.gz" \
-        -append "$boot_options" </dev/null 2>&1 | sed -u 's/\r//g'
+    emulate "$1" "$2" 1024 "$image" "$out/initrd.gz" "$boot_options"
 }
 
 left_of_time() { # left_of_time SECONDS: how long a machine may run, with --smoke until its time is over

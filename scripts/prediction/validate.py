@@ -9,15 +9,15 @@ Each program of CASES runs with n/2 threads under `latchwork record`, and with n
 recommended ones, without the recorder, ROUNDS times. The prediction for n threads is made on the machine's own profile.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+
+import common
 
 # Name (hold and think, in thousands of turns), and what comes after THREADS SECONDS.
 CASES = [
@@ -122,43 +122,20 @@ def table(results):
             cells += ["refused", ""] if predicted is None else [f"{predicted / 1e3:.0f} k/s", f"{error:+.0%}"]
             if predicted:
                 errors.append(abs(error))
-        ratio = row["latchwork"] / row["glibc"]
-        order = ""
-        if not row["refused"] and abs(ratio - 1) > 0.2:
-            right = (row["predicted latchwork"] > row["predicted glibc"]) == (ratio > 1)
-            ordered.append(right)
-            order = "right" if right else "wrong"
-        print("| " + " | ".join([*cells, order]) + " |")
-    refused = sum(row["refused"] for row in results)
-    print(f"\n{len(results)} cases, {refused} refused.", end=" ")
-    if errors:
-        print(f"Of the others: median error {statistics.median(errors):.0%}, worst {max(errors):.0%}.", end=" ")
-    if ordered:
-        print(f"Of {len(ordered)} pairs of locks that differ by more than 20%, {sum(ordered)} in the right order.")
+        predicted = [] if row["refused"] else [row["predicted glibc"], row["predicted latchwork"]]
+        print("| " + " | ".join([*cells, common.order(row, predicted, ordered)]) + " |")
+    print("\n" + common.summary(results, sum(row["refused"] for row in results), errors, ordered))
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--acquisitions", type=int, default=60000, help="of one simulation: see latchwork-lab predict --help")
-    parser.add_argument("--json")
-    parser.add_argument("--measured")
-    parser.add_argument("--measure-only", action="store_true")
-    args = parser.parse_args()
-    if args.measure_only and not args.measured:
-        parser.error("--measure-only needs --measured DIR, which keeps what is measured")
-    with contextlib.ExitStack() as stack:
-        keep = pathlib.Path(args.measured or stack.enter_context(tempfile.TemporaryDirectory()))
-        keep.mkdir(exist_ok=True)
-        if not (keep / "measured.json").exists():
-            measure(args, keep)
-        if args.measure_only:
-            return
-        results = predict(keep, args.acquisitions)
-        if args.json:
-            pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
-        table(results)
+def report(args, keep):
+    results = predict(keep, args.acquisitions)
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
+    table(results)
 
 
-main()
+parser = argparse.ArgumentParser()
+parser.add_argument("--seconds", type=float, default=0.5)
+parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--json")
+common.main(parser, measure, report)

@@ -15,15 +15,15 @@ operations, a prediction acquisitions: the recorded run says how many acquisitio
 """
 import argparse
 import array
-import contextlib
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import tomllib
+
+import common
 
 MUTEX, RWLOCK = "glibc", "glibc-rw"
 CASES = [(name, MUTEX) for name in ["counter", "hash-table", "oversubscribe", "readrandom", "lock-per-node", "barrier", "queue", "interpreter", "thread-pool"]]
@@ -133,7 +133,7 @@ def number(value):
 def table(results):
     print("| workload, threads | fit of the replay | glibc: measured | predicted | error | latchwork: measured | predicted | error | order |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
-    errors, ordered, refused = [], [], 0
+    errors, ordered = [], []
     for row in results:
         check, cells = row["check"], [row["case"]]
         fit = check["replayed_throughput"] / max(check["recorded_throughput"], 1e-9) - 1
@@ -147,42 +147,20 @@ def table(results):
                 cells += [number(row["predicted"][at]), f"{error:+.0%}"]
             else:
                 cells += ["refused", ""]
-        ratio, order = row["latchwork"] / row["glibc"], ""
-        refused += not row["predicted"]
-        if row["predicted"] and abs(ratio - 1) > 0.2:
-            right = (row["predicted"][1] > row["predicted"][0]) == (ratio > 1)
-            ordered.append(right)
-            order = "right" if right else "wrong"
-        print("| " + " | ".join([*cells, order]) + " |")
-    print(f"\n{len(results)} cases, {refused} refused.", end=" ")
-    if errors:
-        print(f"Of the others: median error {statistics.median(errors):.0%}, worst {max(errors):.0%}.", end=" ")
-    if ordered:
-        print(f"Of {len(ordered)} pairs of locks that differ by more than 20%, {sum(ordered)} in the right order.", end=" ")
+        print("| " + " | ".join([*cells, common.order(row, row["predicted"], ordered)]) + " |")
+    summary = common.summary(results, sum(not row["predicted"] for row in results), errors, ordered)
     cost = [row["recorded"] / row["plain"] for row in results]
-    print(f"Recorded to not recorded, one run each: median {statistics.median(cost):.2f}.")
+    print(f"\n{summary} Recorded to not recorded, one run each: median {statistics.median(cost):.2f}.")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=0.25)
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--acquisitions", type=int, default=60000, help="of one simulation: see latchwork-lab predict --help")
-    parser.add_argument("--only")
-    parser.add_argument("--most", type=int, default=4, help="threads of a recording")
-    parser.add_argument("--calibrate", type=int, default=0, metavar="N")
-    parser.add_argument("--measured")
-    parser.add_argument("--measure-only", action="store_true")
-    args = parser.parse_args()
-    if args.measure_only and not args.measured:
-        parser.error("--measure-only needs --measured DIR, which keeps what is measured")
-    with contextlib.ExitStack() as stack:
-        keep = pathlib.Path(args.measured or stack.enter_context(tempfile.TemporaryDirectory()))
-        keep.mkdir(exist_ok=True)
-        if not (keep / "measured.json").exists():
-            measure(args, keep)
-        if not args.measure_only:
-            table(list(predict(keep, args.acquisitions)))
+def report(args, keep):
+    table(list(predict(keep, args.acquisitions)))
 
 
-main()
+parser = argparse.ArgumentParser()
+parser.add_argument("--seconds", type=float, default=0.25)
+parser.add_argument("--runs", type=int, default=2)
+parser.add_argument("--only")
+parser.add_argument("--most", type=int, default=4, help="threads of a recording")
+parser.add_argument("--calibrate", type=int, default=0, metavar="N")
+common.main(parser, measure, report)

@@ -1,11 +1,12 @@
 //! Where the preload library is. The command carries the library, and writes it to a file that the dynamic linker can
 //! load.
 
-use crate::profile::files::temporary_directory;
+use crate::profile::files::{file_system, temporary_directory};
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::user;
 use latchwork_console::output;
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -98,8 +99,7 @@ fn directories(temporary: &Path) -> Vec<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let chosen = absolute("XDG_CACHE_HOME");
     let home = absolute("HOME").map(|home| home.join(".cache"));
-    // SAFETY: takes no pointer and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = user();
     // Only root's programs change their user while they run, and the new user cannot search root's home.
     let system = Some(PathBuf::from("/var/cache")).filter(|cache| user == 0 && cache.is_dir());
     let caches = if chosen.is_some() { [chosen, None] } else { [system, home] };
@@ -208,8 +208,7 @@ fn is_installed(path: &Path) -> bool {
 }
 
 fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
-    // SAFETY: takes no pointer and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = user();
     if found.uid() != user {
         return Err(format!("belongs to user {}, not to {user}", found.uid()));
     }
@@ -224,8 +223,8 @@ fn check_ours(found: &fs::Metadata) -> std::result::Result<(), String> {
 /// rename what belongs to this user. A group counts as others, unless it is the user's own: it has the user's number and is the
 /// process's.
 fn check_above(directory: &Path) -> std::result::Result<(), String> {
-    // SAFETY: both take no pointer and cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: it takes no pointer and cannot fail.
+    let (user, group) = (user(), unsafe { libc::getegid() });
     // In a user namespace the system's user may have another number than 0.
     let system = fs::metadata("/").map_or(0, |root| root.uid());
     for above in directory.ancestors().skip(1) {
@@ -251,16 +250,7 @@ fn unsuitable(path: &Path) -> Option<String> {
     if let Some(byte) = bytes.iter().find(|byte| b" :$".contains(byte)) {
         return Some(format!("LD_PRELOAD cannot hold a path with {:?} in it", char::from(*byte)));
     }
-    let flags = mount_flags(&CString::new(bytes).ok()?)?;
-    (flags & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
-}
-
-/// `ST_NOEXEC` and the like of the file system that holds `path`.
-pub fn mount_flags(path: &CStr) -> Option<libc::c_ulong> {
-    // SAFETY: plain data, for which zeroes are a value.
-    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a terminated string and room for the answer.
-    (unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0).then_some(found.f_flag)
+    (file_system(path)?.f_flag & libc::ST_NOEXEC != 0).then(|| "mounted noexec".into())
 }
 
 /// Whether the file is ours and byte for byte what the command carries.
@@ -447,8 +437,7 @@ mod tests {
         assert!(!is_installed(&path));
         fs::write(&path, CARRIED).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        // SAFETY: cannot fail.
-        let root = unsafe { libc::geteuid() } == 0;
+        let root = user() == 0;
         assert_eq!(is_installed(&path), root, "only the files of root are the system's");
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         assert!(!is_installed(&path));

@@ -109,9 +109,9 @@ pub fn record(options: &Options) -> Result<i32> {
         return Ok(0);
     }
     let (mutex, rwlock) = (options.mutex.as_deref(), options.rwlock.as_deref());
-    let mut environment = session::environment(&options.command, &options.programs, |_| {
-        Locks::named(mutex, rwlock, Choice::glibc())
-    })?;
+    let locks = |_: &Path| Locks::named(mutex, rwlock, Choice::glibc());
+    let mut environment =
+        session::environment(&options.command, &options.programs, locks, session::NOT_RECORDED)?;
     let directory = Recordings::new(None)?;
     environment.push(("LATCHWORK_TRACE", directory.path().into()));
     let window = format!("{},{},{}", options.delay, options.seconds.unwrap_or(0), options.size);

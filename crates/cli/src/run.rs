@@ -5,7 +5,7 @@ use crate::config;
 use crate::leftovers::{self, Daemon};
 use crate::library;
 use crate::profile::session::{self, Ended, Stdout};
-use crate::program::{self, Obstacle};
+use crate::program;
 use clap::{Args, ValueHint};
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
@@ -299,28 +299,18 @@ fn say_nothing_was_checked(options: &CheckOptions, why: &str, left: &[Daemon]) {
     options.mistakes.add_warning(&nothing);
 }
 
-/// The variables for the program. Warns if it does not get the library; `without` says what it does then.
+/// The variables for the program, and `more` of them; `without` as for [`session::environment`].
 fn variables(
     under: &Under,
     more: Vec<(&'static str, OsString)>,
     command: &[OsString],
     without: &str,
 ) -> Result<Vec<(&'static str, OsString)>> {
-    let path = program::find(&command[0])?;
-    let Locks { choice, by_place } = under.locks(&path, names::default_choice())?;
-    let library = library::path()?;
-    let shown = Path::new(&command[0]).display();
-    match program::obstacle(&path, &library) {
-        None => {}
-        Some(Obstacle::RunsWithout(why)) => {
-            output::say(&format!("latchwork: warning: {shown} {without}: {why}"));
-        }
-        Some(Obstacle::DoesNotStart(why)) => return Err(cannot_start(&shown, &why)),
-    }
-    let environment = environment(&choice, &library, program::sanitizer(&path).as_deref());
-    let environment =
-        environment.into_iter().chain([("LATCHWORK_LOCKS", by_place)]).chain(under.programs.environment());
-    Ok(environment.chain(more).chain([("LATCHWORK_LIVE", "1".into())]).collect())
+    let locks = |path: &Path| under.locks(path, names::default_choice());
+    let mut variables = session::environment(command, &under.programs, locks, without)?;
+    variables.extend(more);
+    variables.push(("LATCHWORK_LIVE", "1".into()));
+    Ok(variables)
 }
 
 fn become_program(command: &[OsString], variables: Vec<(&'static str, OsString)>) -> Result<Infallible> {

@@ -76,6 +76,12 @@ fn processor(cpuinfo: &str) -> Option<String> {
     })
 }
 
+/// The effective user of this process.
+pub fn user() -> u32 {
+    // SAFETY: the call takes nothing and always succeeds.
+    unsafe { libc::geteuid() }
+}
+
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

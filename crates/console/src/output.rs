@@ -49,6 +49,26 @@ pub fn check_distinct<'a>(
     Ok(())
 }
 
+/// Fails if one of the files `written` for results can certainly not be written, if two are standard output, or as
+/// [`check_distinct`].
+pub fn check_results<'a>(
+    written: impl IntoIterator<Item = (&'static str, &'a Path)> + Clone,
+    read: impl IntoIterator<Item = (&'static str, impl AsRef<Path>)>,
+) -> Result<()> {
+    let mut printed = None;
+    for (option, path) in written.clone() {
+        check(option, path)?;
+        if path == Path::new("-")
+            && let Some(other) = printed.replace(option)
+        {
+            return Err(Failure::usage(format!(
+                "{other} and {option} cannot both be printed: name a file for one"
+            )));
+        }
+    }
+    check_distinct(written, read)
+}
+
 /// Fails if `path`, the value of `option`, can certainly not be written. The commands ask before they measure, so that
 /// minutes of measuring do not end in "permission denied". `-` is standard output.
 pub fn check(option: &str, path: &Path) -> Result<()> {

@@ -29,7 +29,7 @@ impl State {
         let id = self.running;
         let thread = &self.threads[id as usize];
         let node = self.topology.cpus[thread.cpu as usize].node;
-        let line = self.lines.number(address, node, self.topology.nodes);
+        let line = self.lines.number(address, node);
         let thread = &mut self.threads[id as usize];
         let kind = if kind == Kind::Read && thread.streams.foresee(address) { Kind::Scan } else { kind };
         thread.pending = Pending::Access { address, line, kind };

@@ -87,7 +87,7 @@ pub fn set_home<T>(object: &T, node: usize) {
         let start = std::ptr::from_ref(object).addr() & !63;
         let node = node.min(s.topology.nodes - 1) as u16;
         for address in (start..std::ptr::from_ref(object).addr() + size_of::<T>().max(1)).step_by(64) {
-            let line = s.lines.number(address, node, s.topology.nodes);
+            let line = s.lines.number(address, node);
             s.lines.set_home(line, node);
         }
     });

@@ -99,7 +99,7 @@ pub use body::{
 pub use error::Error;
 pub use machine::Sim;
 pub use machine::resources::{most_nodes, nodes};
-pub use options::{Adversary, Arbitration, Home, Options, Placement};
+pub use options::{Adversary, Arbitration, Options, Placement};
 pub use profile::{
     Kernel, Lines, Links, MAX_CLUSTERS, MAX_CPUS, MAX_THREADS, Memory, Number, Processor, Profile, Shape,
     THIS_MACHINE, this_machine_path,

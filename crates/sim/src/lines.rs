@@ -102,33 +102,19 @@ pub(crate) struct Service {
     pub(crate) queued: Time,
 }
 
-/// Where the memory of a line is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
-pub enum Home {
-    /// On the node of the thread that touches it first.
-    #[default]
-    FirstTouch,
-    /// On one node.
-    Node(u16),
-    /// On all nodes in turn.
-    Interleave,
-}
-
 /// All lines that were ever touched. A line's number is the order of first touch: addresses, which
 /// differ from run to run, play no part.
 pub(crate) struct Lines {
     costs: Costs,
-    home: Home,
     lines: Vec<Line>,
     index: Index,
     caches: Option<Caches>,
 }
 
 impl Lines {
-    pub(crate) fn new(profile: &Profile, topology: &Topology, home: Home) -> Self {
+    pub(crate) fn new(profile: &Profile, topology: &Topology) -> Self {
         Lines {
             costs: Costs::new(profile),
-            home,
             lines: Vec::new(),
             index: Index::new(),
             caches: Caches::new(profile, topology),
@@ -142,22 +128,18 @@ impl Lines {
 
     /// The line of an address; if it is new, `toucher` is the node that touches it.
     #[inline]
-    pub(crate) fn number(&mut self, address: usize, toucher: u16, nodes: usize) -> u32 {
+    pub(crate) fn number(&mut self, address: usize, toucher: u16) -> u32 {
         match self.index.find(address >> 6) {
             Some(line) => line,
-            None => self.add(address, toucher, nodes),
+            None => self.add(address, toucher),
         }
     }
 
     #[cold]
-    fn add(&mut self, address: usize, toucher: u16, nodes: usize) -> u32 {
+    fn add(&mut self, address: usize, toucher: u16) -> u32 {
         let number = self.lines.len() as u32;
-        let home = match self.home {
-            Home::FirstTouch => toucher,
-            Home::Node(node) => node.min(nodes as u16 - 1),
-            Home::Interleave => (number as usize % nodes) as u16,
-        };
-        let mut line = Line::new(home);
+        // Memory is on the node of the thread that touches it first.
+        let mut line = Line::new(toucher);
         if let Some(pair) = self.index.find((address >> 6) ^ 1) {
             line.pair = pair;
             self.lines[pair as usize].pair = number;

@@ -169,7 +169,7 @@ unsafe impl Machine for Sim {
     fn identity(address: usize) -> usize {
         current().map_or(address, |sim| {
             sim.with(|s| {
-                let line = s.lines.number(address, s.node(s.running), s.topology.nodes);
+                let line = s.lines.number(address, s.node(s.running));
                 (line as usize + 1) * 64 + address % 64
             })
         })

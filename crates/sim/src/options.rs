@@ -1,7 +1,5 @@
 //! What a simulation is told beside the machine.
 
-pub use crate::lines::Home;
-
 /// Which thread starts on which processor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
@@ -60,8 +58,6 @@ pub struct Options {
     pub placement: Placement,
     /// Which of several waiting requests for a cache line is served next.
     pub arbitration: Arbitration,
-    /// Where memory is.
-    pub home: Home,
     /// Threads start spread over this many nanoseconds; `None` is a microsecond for each thread.
     ///
     /// Closed loops around a fair lock keep the order in which their threads first arrived. If they
@@ -85,7 +81,6 @@ impl Default for Options {
             seed: 1,
             placement: Placement::default(),
             arbitration: Arbitration::default(),
-            home: Home::default(),
             spread_ns: None,
             adversary: None,
             suspends: false,

@@ -167,7 +167,7 @@ impl State {
             options: options.clone(),
             limit: options.limit_ns.saturating_mul(NS).saturating_add(1),
             events: Events::default(),
-            lines: Lines::new(profile, &topology, options.home),
+            lines: Lines::new(profile, &topology),
             threads: Vec::with_capacity(threads),
             cpus: (0..topology.cpus.len()).map(|_| Cpu::default()).collect(),
             ready: 0,

@@ -3,12 +3,13 @@
 use super::output::Output;
 use crate::leftovers::{self, Daemon};
 use crate::library;
+use crate::live::process::descriptor_of;
 use latchwork_console::signals::Signals;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Error, Seek};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -156,17 +157,12 @@ impl Program {
         let start = Instant::now();
         let child = command.spawn().map_err(|error| format!("{}: {error}", launch.command[0].display()))?;
         let process = libc::pid_t::try_from(child.id()).expect("a process id");
-        // SAFETY: a system call with plain arguments; no other code has the descriptor that it returns.
-        let descriptor = unsafe {
-            let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
-            if descriptor < 0 {
-                let error = Error::last_os_error();
-                libc::kill(-process, libc::SIGKILL);
-                reap(process);
-                return Err(format!("pidfd_open: {error} (it needs Linux 5.3)"));
-            }
-            OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor"))
-        };
+        let descriptor = descriptor_of(child.id()).map_err(|error| {
+            // SAFETY: a signal to the group of a child that was not waited for, so that the number is still the group's.
+            unsafe { libc::kill(-process, libc::SIGKILL) };
+            reap(process);
+            format!("pidfd_open: {error} (it needs Linux 5.3)")
+        })?;
         Ok(Self { process, descriptor, output, start, reaped: false })
     }
 

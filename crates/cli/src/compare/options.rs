@@ -131,7 +131,10 @@ fn seconds_or_zero(text: &str) -> std::result::Result<Duration, String> {
 impl Options {
     /// What they ask for, in a comparison of so many locks with glibc.
     pub fn plan(self, locks: usize) -> Result<Plan> {
-        check_files(&self)?;
+        output::check_stdout()?;
+        let files = [("--json", &self.json), ("--markdown", &self.markdown), ("--csv", &self.csv)];
+        let written = files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?)));
+        output::check_results(written, self.run.read())?;
         let length = match (self.seconds, self.runs) {
             (Some(seconds), _) => Length::Time(seconds),
             (None, runs) => Length::Rounds(runs.unwrap_or(verdict::default_rounds(locks))),
@@ -193,27 +196,6 @@ impl RunOptions {
             sanitizer,
         })
     }
-}
-
-/// Each file for results can be written, and at most one of them is standard output.
-fn check_files(options: &Options) -> Result<()> {
-    output::check_stdout()?;
-    let files = [("--json", &options.json), ("--markdown", &options.markdown), ("--csv", &options.csv)];
-    let written = files.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?)));
-    output::check_distinct(written, options.run.read())?;
-    let mut printed = None;
-    for (option, file) in files {
-        let Some(file) = file.as_deref() else { continue };
-        output::check(option, file)?;
-        if file == Path::new("-")
-            && let Some(other) = printed.replace(option)
-        {
-            return Err(Failure::usage(format!(
-                "{other} and {option} cannot both be printed: name a file for one"
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn built_in_program() -> Result<Vec<OsString>> {

@@ -10,7 +10,6 @@
 //! although all locks are compared with the same runs of glibc.
 
 use latchwork_console::stats::median;
-use std::fmt::Write as _;
 
 /// A median ratio that differs from 1 by no more than this share is not worth a change of locks.
 pub const NOTABLE: f64 = 0.03;
@@ -153,14 +152,11 @@ impl Verdict {
 /// "12%" for small differences, "3.1x" for large ones.
 fn times(ratio: f64) -> String {
     let factor = if ratio < 1.0 { 1.0 / ratio } else { ratio };
-    let mut text = String::new();
-    let written = match (ratio, factor) {
-        (_, 10.0..) => write!(text, "{factor:.0}x"),
-        (_, 2.0..) => write!(text, "{factor:.1}x"),
-        _ => write!(text, "{:.0}%", (ratio - 1.0).abs() * 100.0),
-    };
-    written.expect("a String takes all");
-    text
+    match factor {
+        10.0.. => format!("{factor:.0}x"),
+        2.0.. => format!("{factor:.1}x"),
+        _ => format!("{:.0}%", (ratio - 1.0).abs() * 100.0),
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use super::{Config, Entry, Machine, Module, Place};
 use latchwork::registry::Kind;
 use latchwork_console::names::{self, Choice, GLIBC};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -200,9 +199,7 @@ impl Resolver {
             });
             self.names.len() - 1
         });
-        let mut span = String::new();
-        write!(span, "{number}:{start:x}-{end:x}").expect("a String takes all");
-        Some(span)
+        Some(format!("{number}:{start:x}-{end:x}"))
     }
 }
 

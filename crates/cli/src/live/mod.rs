@@ -3,12 +3,13 @@
 //! [`process`] looks at the process in `/proc`, and sends it the signal. [`latchwork_recording::control`] says what the two
 //! processes tell each other.
 
-mod process;
+pub mod process;
 mod signals;
 
 use crate::profile::files::{self, path_of};
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::user;
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::control::{self, AHEAD, Control, answer, request};
 use latchwork_recording::layout::VERSION;
@@ -445,9 +446,7 @@ fn is_abandoned(path: &Path) -> std::io::Result<bool> {
     let directory =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
     // Root's command makes the directory for the user of the process. Any user can make one, and put anything into it.
-    // SAFETY: the call takes nothing and always succeeds.
-    let me = unsafe { libc::geteuid() };
-    if me != 0 && directory.metadata()?.uid() != me {
+    if user() != 0 && directory.metadata()?.uid() != user() {
         return Ok(false);
     }
     if directory.try_lock().is_err() {

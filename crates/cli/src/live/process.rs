@@ -2,6 +2,7 @@
 
 use crate::library;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::user;
 use latchwork_recording::control::SIGNAL;
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -76,6 +77,17 @@ fn of_a_thread(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
     others.find(|content| !content.is_empty()).map_or(first, Ok)
 }
 
+/// A descriptor of a process, which is readable when the process has ended.
+pub fn descriptor_of(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: a system call with plain arguments.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if descriptor < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made the descriptor, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor")) })
+}
+
 /// Of a descriptor of a process: whether all of its threads have ended.
 fn is_readable(descriptor: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -98,24 +110,16 @@ impl Process {
         {
             return Err(Failure::new(format!("{pid} is a thread of process {process}: name that process")));
         }
-        // SAFETY: a system call with plain arguments; no other code has the descriptor that it returns.
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if descriptor < 0 {
-            let error = Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::ESRCH | libc::EINVAL) => gone(),
-                _ => fail(format!(": pidfd_open: {error} (it needs Linux 5.3)")),
-            };
-        }
-        // SAFETY: the kernel has just made the descriptor, so nothing else owns it.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).expect("a descriptor")) };
+        let descriptor = match descriptor_of(pid) {
+            Ok(descriptor) => descriptor,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => return gone(),
+            Err(error) => return fail(format!(": pidfd_open: {error} (it needs Linux 5.3)")),
+        };
         let Ok(status) = Status::read(&format!("/proc/{pid}/status")) else { return gone() };
         if is_readable(&descriptor) {
             return fail(" has ended".into());
         }
-        // SAFETY: the call takes nothing and always succeeds.
-        let me = unsafe { libc::geteuid() };
-        if me != 0 && me != status.user {
+        if user() != 0 && user() != status.user {
             return fail(format!(
                 " ({}) belongs to user {}: only that user and root may observe it",
                 status.name, status.user
@@ -161,8 +165,7 @@ impl Process {
 
     /// Whether it belongs to another user.
     pub fn is_foreign(&self) -> bool {
-        // SAFETY: the call takes nothing and always succeeds.
-        self.user != unsafe { libc::geteuid() }
+        self.user != user()
     }
 
     /// Its root directory.

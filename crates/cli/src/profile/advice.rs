@@ -278,58 +278,93 @@ pub fn rules(profile: &Profile) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::model::Bucket;
+    use crate::profile::model::{Bucket, Lengths};
     use crate::profile::sample;
 
+    /// The advice for the first class of the sample with this change.
+    fn changed(change: impl Fn(&mut Class)) -> Vec<Advice> {
+        let mut profile = sample::profile();
+        profile.locks.truncate(1);
+        change(&mut profile.locks[0]);
+        advice(&profile)
+    }
+
+    fn rules_of(change: impl Fn(&mut Class)) -> Vec<&'static str> {
+        changed(change).iter().map(|advice| advice.rule).collect()
+    }
+
+    fn last_text(change: impl Fn(&mut Class)) -> String {
+        changed(change).pop().expect("a rule speaks").text
+    }
+
+    fn holds(mean_ns: u64) -> Lengths {
+        Lengths { count: 100, sum_ns: 100 * mean_ns, max_ns: 2 * mean_ns, buckets: Vec::new() }
+    }
+
+    /// Short sections, held most of the time, at the last threshold of each.
+    fn busy(class: &mut Class) {
+        class.acquisitions = 1_250_000;
+        (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
+        class.holds = holds(4_000);
+        class.handover_ns = 0;
+        class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
+    }
+
+    fn rarely_held(class: &mut Class) {
+        busy(class);
+        class.acquisitions = 100_000;
+        class.busiest.acquisitions = 100_000;
+    }
+
+    /// Calls that gave up are calls that waited.
+    fn gave_up(class: &mut Class) {
+        busy(class);
+        (class.contended, class.timeouts) = (2_500_000, 1_250_000);
+    }
+
     #[test]
-    fn each_rule_speaks_at_its_threshold_only() {
-        let profile = |change: &dyn Fn(&mut Class)| {
-            let mut profile = sample::profile();
-            profile.locks.truncate(1);
-            change(&mut profile.locks[0]);
-            profile
-        };
-        let holds = |mean_ns: u64| super::super::model::Lengths {
-            count: 100,
-            sum_ns: 100 * mean_ns,
-            max_ns: 2 * mean_ns,
-            buckets: Vec::new(),
-        };
-        assert_eq!(rules(&profile(&|class| class.busiest.instances = 1)), ["shorten"]);
-        // Nearly all waiting is for one of three locks.
-        assert_eq!(rules(&profile(&|_| ())), ["shorten", "skewed"]);
+    fn the_section_of_one_holder_is_to_be_shortened() {
+        assert_eq!(rules_of(|class| class.busiest.instances = 1), ["shorten"]);
         // Half of the waiting has other reasons.
-        assert_eq!(
-            rules(&profile(&|class| class.holders[0].caused_wait_ns = class.waits.sum_ns / 2 - 1)),
-            ["skewed"]
-        );
-        // Short sections, held most of the time, at the last threshold of each.
-        let busy = |class: &mut Class| {
-            class.acquisitions = 1_250_000;
-            (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
-            class.holds = holds(4_000);
-            class.handover_ns = 0;
-            class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
+        let half = |class: &mut Class| class.holders[0].caused_wait_ns = class.waits.sum_ns / 2 - 1;
+        assert_eq!(rules_of(half), ["skewed"]);
+        // Most gave up, or the holder is not known and its sections are long.
+        let in_vain = |class: &mut Class| {
+            gave_up(class);
+            class.timeouts += 1;
         };
-        assert_eq!(rules(&profile(&busy)), ["split"]);
-        let text = |change: &dyn Fn(&mut Class)| advice(&profile(change))[0].text.clone();
-        assert!(text(&busy).contains("With 32 locks"), "{}", text(&busy));
+        assert_eq!(rules_of(in_vain), [""; 0]);
+        let behind_one = |class: &mut Class| {
+            in_vain(class);
+            class.holders[0].caused_wait_ns = 1_000;
+            class.holders[0].hold_ns = class.holders[0].holds * 50_000_000;
+        };
+        assert_eq!(rules_of(behind_one), ["shorten"]);
+        let text = last_text(behind_one);
+        assert!(text.contains("50 ms at a time: 1.3 M calls gave up"), "{text}");
+        let unknown_holder = |class: &mut Class| {
+            busy(class);
+            class.holders.clear();
+            class.holds = holds(1_000_000);
+        };
+        assert_eq!(rules_of(unknown_holder), [""; 0]);
+    }
+
+    #[test]
+    fn a_lock_that_is_held_much_is_to_be_split() {
+        assert_eq!(rules_of(busy), ["split"]);
+        assert_eq!(rules_of(rarely_held), [""; 0]);
+        assert!(last_text(busy).contains("With 32 locks"), "{}", last_text(busy));
         // What is predicted is a share of what was counted.
-        let rarely_waited = |class: &mut Class| {
+        let text = last_text(|class| {
             busy(class);
             class.contended = 1250;
-        };
-        let text = text(&rarely_waited);
+        });
         assert!(
             text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
             "{text}"
         );
-        // Calls that gave up are calls that waited.
-        let gave_up = |class: &mut Class| {
-            busy(class);
-            (class.contended, class.timeouts) = (2_500_000, 1_250_000);
-        };
-        assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        assert!(last_text(gave_up).contains("one acquisition in 1 waits"));
         // Holds of 40 ms that each stand for 64: what is left is sure.
         let uncertain = |class: &mut Class| {
             busy(class);
@@ -337,40 +372,58 @@ mod tests {
             class.holds.buckets = vec![bucket(2_000, 125_000), bucket(40_000_000, 64)];
             (class.holds.count, class.holds.sum_ns) = (125_064, 125_064 * 4_000);
         };
-        assert_eq!(rules(&profile(&uncertain)), [""; 0]);
-        let rather_sure = |class: &mut Class| {
+        assert_eq!(rules_of(uncertain), [""; 0]);
+        let text = last_text(|class| {
             uncertain(class);
             class.holds.buckets[1].start = 2_000_000;
             class.holds.buckets[1].end = 2_000_000;
-        };
-        let text = advice(&profile(&rather_sure))[0].text.clone();
+        });
         assert!(text.contains("it is held at least 24% of the time"), "{text}");
-        // Most gave up, or the holder is not known and its sections are long.
-        let in_vain = |class: &mut Class| {
-            gave_up(class);
-            class.timeouts += 1;
-        };
-        assert_eq!(rules(&profile(&in_vain)), [""; 0]);
-        let behind_one = |class: &mut Class| {
-            in_vain(class);
-            class.holders[0].caused_wait_ns = 1_000;
-            class.holders[0].hold_ns = class.holders[0].holds * 50_000_000;
-        };
-        assert_eq!(rules(&profile(&behind_one)), ["shorten"]);
-        let text = advice(&profile(&behind_one))[0].text.clone();
-        assert!(text.contains("50 ms at a time: 1.3 M calls gave up"), "{text}");
-        let unknown_holder = |class: &mut Class| {
+    }
+
+    #[test]
+    fn a_lock_that_is_split_already_may_be_skewed() {
+        // Nearly all waiting is for one of three locks.
+        assert_eq!(rules_of(|_| ()), ["shorten", "skewed"]);
+        let many = |class: &mut Class| {
             busy(class);
-            class.holders.clear();
-            class.holds = holds(1_000_000);
+            class.busiest.instances = 16;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns;
         };
-        assert_eq!(rules(&profile(&unknown_holder)), [""; 0]);
+        assert_eq!(rules_of(many), ["skewed"]);
+        let two = |class: &mut Class| {
+            busy(class);
+            class.busiest.instances = 2;
+            class.busiest.longest_instance_ns = class.busiest.wait_ns * 3 / 4;
+        };
+        assert_eq!(rules_of(two), ["skewed"]);
+        let even = |class: &mut Class| {
+            two(class);
+            class.busiest.longest_instance_ns -= 1;
+        };
+        assert_eq!(rules_of(even), ["split"]);
+        // One lock in each of 16 processes.
+        let forked = |class: &mut Class| {
+            busy(class);
+            class.instances = 16;
+            class.instance_wait_ns = vec![class.waits.sum_ns];
+        };
+        assert_eq!(rules_of(forked), ["split"]);
+    }
+
+    #[test]
+    fn another_lock_may_serve_better() {
         let slow_handover = |class: &mut Class| {
             busy(class);
             class.handover_ns = class.waits.sum_ns / 2;
         };
-        assert_eq!(rules(&profile(&slow_handover)), ["split", "lock"]);
-        assert!(advice(&profile(&slow_handover))[1].text.ends_with("latchwork compare."));
+        assert_eq!(rules_of(slow_handover), ["split", "lock"]);
+        assert!(last_text(slow_handover).ends_with("latchwork compare."));
+        let own = last_text(|class| {
+            slow_handover(class);
+            class.served_by = vec![OWN.into()];
+        });
+        assert!(own.ends_with("lw_any_mutex_t takes its name."));
         // The threads that wait are passed over: 345 ms each, for holds of 4 us.
         let starving = |class: &mut Class| {
             busy(class);
@@ -378,66 +431,35 @@ mod tests {
             class.waits.count = 100;
             class.successions.by_thread = 49;
         };
-        assert_eq!(rules(&profile(&starving)), ["split", "lock"]);
-        let text = advice(&profile(&starving))[1].text.clone();
+        assert_eq!(rules_of(starving), ["split", "lock"]);
+        let text = last_text(starving);
         assert!(text.contains("5 in a hundred acquisitions are by another thread"), "{text}");
         let in_turn = |class: &mut Class| {
             starving(class);
             class.successions.by_thread = 50;
         };
-        assert_eq!(rules(&profile(&in_turn)), ["split"]);
-        let own = |class: &mut Class| {
-            slow_handover(class);
-            class.served_by = vec![OWN.into()];
-        };
-        assert!(advice(&profile(&own))[1].text.ends_with("lw_any_mutex_t takes its name."));
-        let rarely_held = |class: &mut Class| {
-            busy(class);
-            class.acquisitions = 100_000;
-            class.busiest.acquisitions = 100_000;
-        };
-        assert_eq!(rules(&profile(&rarely_held)), [""; 0]);
-        let many = |class: &mut Class| {
-            busy(class);
-            class.busiest.instances = 16;
-            class.busiest.longest_instance_ns = class.busiest.wait_ns;
-        };
-        assert_eq!(rules(&profile(&many)), ["skewed"]);
-        let two = |class: &mut Class| {
-            busy(class);
-            class.busiest.instances = 2;
-            class.busiest.longest_instance_ns = class.busiest.wait_ns * 3 / 4;
-        };
-        assert_eq!(rules(&profile(&two)), ["skewed"]);
-        let even = |class: &mut Class| {
-            two(class);
-            class.busiest.longest_instance_ns -= 1;
-        };
-        assert_eq!(rules(&profile(&even)), ["split"]);
-        // One lock in each of 16 processes.
-        let forked = |class: &mut Class| {
-            busy(class);
-            class.instances = 16;
-            class.instance_wait_ns = vec![class.waits.sum_ns];
-        };
-        assert_eq!(rules(&profile(&forked)), ["split"]);
+        assert_eq!(rules_of(in_turn), ["split"]);
         let reading = |class: &mut Class| {
             rarely_held(class);
             class.kind = Kind::RwLock;
             class.reads = 90_000;
         };
-        assert_eq!(rules(&profile(&reading)), ["lock"]);
-        assert!(advice(&profile(&reading))[0].text.contains("90% of its holders only read"));
+        assert_eq!(rules_of(reading), ["lock"]);
+        assert!(last_text(reading).contains("90% of its holders only read"));
         let writing = |class: &mut Class| {
             reading(class);
             class.reads = 60_000;
         };
-        assert_eq!(rules(&profile(&writing)), [""; 0]);
+        assert_eq!(rules_of(writing), [""; 0]);
+    }
+
+    #[test]
+    fn waits_for_conditions_may_cost_more_than_the_lock() {
         let conditions = |class: &mut Class| {
             rarely_held(class);
             class.reacquire_ns = class.waits.sum_ns + 1;
         };
-        assert_eq!(rules(&profile(&conditions)), ["wakeups"]);
+        assert_eq!(rules_of(conditions), ["wakeups"]);
         // The woken threads wait for a thread that sleeps with the lock, and for no other reason.
         let sleeper = |class: &mut Class| {
             rarely_held(class);
@@ -445,8 +467,8 @@ mod tests {
             class.waits.sum_ns = 1_000;
             class.holders[0].hold_ns = class.holders[0].holds * 1_100_000;
         };
-        assert_eq!(rules(&profile(&sleeper)), ["shorten"]);
-        let text = advice(&profile(&sleeper))[0].text.clone();
+        assert_eq!(rules_of(sleeper), ["shorten"]);
+        let text = last_text(sleeper);
         assert!(text.contains("Cache::evict, which holds the lock for 1.1 ms at a time"), "{text}");
         // It is for the wakeups that this class matters, and not for what it is held.
         let only_woken = |class: &mut Class| {
@@ -454,11 +476,15 @@ mod tests {
             class.reacquire_ns = class.waits.sum_ns;
             class.waits.sum_ns = 1_000;
         };
-        assert_eq!(rules(&profile(&only_woken)), ["wakeups"]);
+        assert_eq!(rules_of(only_woken), ["wakeups"]);
+    }
+
+    #[test]
+    fn threads_that_poll_are_to_call_lock() {
         let trying = |class: &mut Class| {
             rarely_held(class);
             class.failed_tries = 1_000_001;
         };
-        assert_eq!(rules(&profile(&trying)), ["polling"]);
+        assert_eq!(rules_of(trying), ["polling"]);
     }
 }

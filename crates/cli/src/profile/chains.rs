@@ -5,7 +5,7 @@
 //! text. That thread may have released A before. The report says so.
 
 use super::model::{Profile, StackId};
-use super::symbols::Frame;
+use super::symbols::wrappers;
 
 /// More would hide the long ones.
 const MOST: usize = 20;
@@ -60,15 +60,14 @@ fn is_below(profile: &Profile, holder: StackId, waiter: StackId) -> bool {
     let (Some(of_holder), Some(of_waiter)) = (profile.stacks.get(holder), profile.stacks.get(waiter)) else {
         return false;
     };
-    let frames: Vec<&Frame> = of_holder.iter().map(|frame| &profile.frames[*frame]).collect();
-    let naming = super::symbols::wrappers::naming(&frames);
+    let naming = wrappers::naming(of_holder, &profile.frames);
     let callers = of_holder.len().saturating_sub(naming + 1);
     // The same callers all the way up; and the stack has to reach so far that this means something.
     let Some(at) = of_waiter.len().checked_sub(callers + 1) else { return false };
     if callers == 0 || of_waiter[at + 1..] != of_holder[naming + 1..] {
         return false;
     }
-    let (holds, waits) = (frames[naming], &profile.frames[of_waiter[at]]);
+    let (holds, waits) = (&profile.frames[of_holder[naming]], &profile.frames[of_waiter[at]]);
     holds.function == waits.function
         && holds.file == waits.file
         && (holds.line == 0 || holds.line < waits.line)
@@ -78,6 +77,7 @@ fn is_below(profile: &Profile, holder: StackId, waiter: StackId) -> bool {
 mod tests {
     use super::*;
     use crate::profile::model::{Class, Holder, Interner, Waiter};
+    use crate::profile::symbols::Frame;
 
     #[test]
     fn a_holder_that_waits_further_down_makes_a_chain() {

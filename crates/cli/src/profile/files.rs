@@ -4,6 +4,7 @@ use super::units::count;
 use crate::config::elf::hex;
 use latchwork_console::ending::Temporary;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::user;
 use latchwork_console::output::{say, shell_word};
 use latchwork_console::signals::WithoutSigpipe;
 use latchwork_recording::reader::{self, Error, Recording};
@@ -83,8 +84,7 @@ impl Recordings {
                     let ending = Temporary::new(&path);
                     let temporary = Some((path.clone(), lock, ending));
                     let mut made = Self { path, temporary, _claim: None, _pipe: pipe };
-                    // SAFETY: a system call that takes nothing.
-                    if unsafe { libc::geteuid() } == 0 {
+                    if user() == 0 {
                         made.path = open_to_all(&made.path).map_err(fail)?;
                     }
                     return Ok(made);
@@ -158,13 +158,18 @@ const STEP: u64 = 64 << 10;
 
 /// Whether the file system of this directory has no room for more of a recording.
 pub fn is_full(directory: &Path) -> bool {
-    let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return false };
+    // A file system without a limit, such as ramfs, says that it has no blocks.
+    file_system(directory)
+        .is_some_and(|found| found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < STEP)
+}
+
+/// What the kernel says of the file system that holds `path`.
+pub fn file_system(path: &Path) -> Option<libc::statvfs> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: plain data, for which zeroes are a value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a terminated string and room for the answer.
-    let known = unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0;
-    // A file system without a limit, such as ramfs, says that it has no blocks.
-    known && found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < STEP
+    (unsafe { libc::statvfs(path.as_ptr(), &mut found) } == 0).then_some(found)
 }
 
 impl Drop for Recordings {
@@ -204,9 +209,7 @@ fn remove_abandoned(parent: &Path) {
         // SAFETY: a system call without memory. Signal 0 is not sent.
         let exists = unsafe { libc::kill(process, 0) } == 0
             || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
-        // SAFETY: a system call that takes nothing.
-        let user = unsafe { libc::geteuid() };
-        let is_own = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == user);
+        let is_own = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == user());
         if is_own && !exists && lock(&entry.path()).is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }

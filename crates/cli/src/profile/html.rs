@@ -4,6 +4,7 @@
 //! The page is `page/page.html` with the style sheet, the script and the data put into it.
 
 use super::model::{Cause, Class, Condition, Holder, Lengths, Profile, StackId};
+use super::symbols::wrappers;
 use super::{advice, chains, findings};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -267,8 +268,7 @@ impl Stacks<'_> {
         let frames = self.profile.stacks.get(stack).map_or(&[][..], Vec::as_slice);
         // A stack for which there is no room is shown by the frame that names it.
         let named = self.list.len() >= self.most;
-        let found: Vec<&_> = frames.iter().map(|frame| &self.profile.frames[*frame]).collect();
-        let naming = super::symbols::wrappers::naming(&found);
+        let naming = wrappers::naming(frames, &self.profile.frames);
         let kept = if named { frames.get(naming..=naming).unwrap_or_default() } else { frames };
         let frames: Vec<usize> = kept.iter().map(|frame| self.frame(*frame)).collect();
         self.list.push(frames);

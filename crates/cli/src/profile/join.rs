@@ -242,9 +242,8 @@ impl Joiner {
     }
 
     fn naming(&self, stack: StackId) -> Option<&Frame> {
-        let frames: Vec<&Frame> =
-            self.interner.stacks[stack].iter().map(|frame| &self.interner.frames[*frame]).collect();
-        frames.get(wrappers::naming(&frames)).copied()
+        let Interner { stacks, frames, .. } = &self.interner;
+        stacks[stack].get(wrappers::naming(&stacks[stack], frames)).map(|frame| &frames[*frame])
     }
 
     fn class(
@@ -497,9 +496,7 @@ fn origin(
     if class.address != 0 {
         return place(class.address).map(Origin::Static);
     }
-    let frames: Vec<&Frame> =
-        interner.stacks[stacks[class.birth]].iter().map(|frame| &interner.frames[*frame]).collect();
-    let naming = wrappers::naming(&frames);
+    let naming = wrappers::naming(&interner.stacks[stacks[class.birth]], &interner.frames);
     let (mut calls, mut seen) = (Vec::new(), 0);
     for address in &recording.stacks[class.birth] {
         // A return address lies behind its call.

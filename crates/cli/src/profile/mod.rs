@@ -106,18 +106,9 @@ pub struct Options {
 
 /// Runs the program and reports. Returns the program's exit status.
 pub fn profile(options: &Options) -> Result<i32> {
-    for (name, path) in options.files() {
-        output::check(name, path)?;
-    }
     let kept = options.read.iter().map(|file| ("--read", file.clone()));
     let read = options.under.read().chain(kept).chain(program::named(&options.command));
-    output::check_distinct(options.files(), read)?;
-    let mut printed = options.files().filter(|(_, path)| *path == Path::new("-"));
-    if let (Some((first, _)), Some((second, _))) = (printed.next(), printed.next()) {
-        return Err(Failure::usage(format!(
-            "{first} and {second} cannot both be printed: name a file for one"
-        )));
-    }
+    output::check_results(options.files(), read)?;
     let recorded = match (&options.read, options.pid) {
         (Some(kept), _) => Some(files::read(kept)?),
         (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),
@@ -136,9 +127,9 @@ pub fn profile(options: &Options) -> Result<i32> {
         printed?;
         return Ok(0);
     }
-    let mut environment = session::environment(&options.command, &options.under.programs, |path| {
-        options.under.locks(path, Choice::glibc())
-    })?;
+    let locks = |path: &Path| options.under.locks(path, Choice::glibc());
+    let programs = &options.under.programs;
+    let mut environment = session::environment(&options.command, programs, locks, session::NOT_RECORDED)?;
     let recordings = Recordings::new(options.keep.as_deref())?;
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
@@ -171,7 +162,7 @@ pub fn profile(options: &Options) -> Result<i32> {
 
 impl Options {
     /// The files to write, with their options.
-    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> + Clone {
         let files = [
             ("--output", &self.output),
             ("--json", &self.json),

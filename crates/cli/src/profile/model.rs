@@ -2,7 +2,7 @@
 //! all processes.
 
 pub use super::lengths::{Bucket, Error, Lengths};
-use super::symbols::Frame;
+use super::symbols::{Frame, wrappers};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -448,8 +448,8 @@ impl Profile {
 
     /// The frame that names a stack: the first that is no way to call the lock.
     pub fn naming(&self, stack: StackId) -> Option<&Frame> {
-        let frames: Vec<&Frame> = self.frames_of(stack).collect();
-        frames.get(super::symbols::wrappers::naming(&frames)).copied()
+        let stack = self.stacks.get(stack)?;
+        stack.get(wrappers::naming(stack, &self.frames)).map(|frame| &self.frames[*frame])
     }
 
     /// What names a stack, for tables: `Cache::evict (cache.cc:120)`.

@@ -20,12 +20,16 @@ use std::process::Command;
 const PASSED_ON: [i32; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
-/// The variables with which a program that is to be recorded has the library, under the locks that `locks` says
-/// for its file.
+/// What a program that gets no library does, for the warning, where the program is to be recorded.
+pub const NOT_RECORDED: &str = "cannot be recorded";
+
+/// The variables with which a program has the library, under the locks that `locks` says for its file. Warns if the program
+/// itself does not get the library, which the programs that it starts may get; `without` says what it does then.
 pub fn environment(
     command: &[OsString],
     programs: &Programs,
     locks: impl FnOnce(&Path) -> Result<Locks>,
+    without: &str,
 ) -> Result<Vec<(&'static str, OsString)>> {
     let path = program::find(&command[0])?;
     let Locks { choice, by_place } = locks(&path)?;
@@ -33,9 +37,8 @@ pub fn environment(
     let shown = Path::new(&command[0]).display();
     match program::obstacle(&path, &library) {
         None => {}
-        // The programs that it starts are recorded.
         Some(Obstacle::RunsWithout(why)) => {
-            say(&format!("latchwork: warning: {shown} cannot be recorded: {why}"));
+            say(&format!("latchwork: warning: {shown} {without}: {why}"));
         }
         Some(Obstacle::DoesNotStart(why)) => return Err(run::cannot_start(&shown, &why)),
     }

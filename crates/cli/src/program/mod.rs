@@ -3,7 +3,7 @@
 pub mod elf;
 mod linker;
 
-use crate::library::mount_flags;
+use crate::profile::files::file_system;
 use latchwork_console::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, Result};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -153,7 +153,7 @@ fn privileged(path: &Path) -> Option<Obstacle> {
     // SAFETY: these calls take no pointer.
     let (user, group, gains_none) =
         unsafe { (libc::getuid(), libc::getgid(), libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) };
-    if gains_none || mount_flags(&name).is_some_and(|flags| flags & libc::ST_NOSUID != 0) {
+    if gains_none || file_system(path).is_some_and(|found| found.f_flag & libc::ST_NOSUID != 0) {
         return None;
     }
     // SAFETY: terminated strings; a size of 0 asks only for the attribute's length.

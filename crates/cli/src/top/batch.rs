@@ -50,22 +50,23 @@ pub fn columns(row: &Row, seconds: f64, whole: bool) -> [String; COLUMNS.len()] 
     ]
 }
 
+/// A line of a table: a name of this width, and the columns behind it.
+pub fn line(name: &str, width: usize, cells: &[impl std::fmt::Display; COLUMNS.len()]) -> String {
+    let mut line = format!("{name:width$}");
+    for ((_, width), cell) in COLUMNS.iter().zip(cells) {
+        line += &format!(" {cell:>width$}");
+    }
+    line
+}
+
 /// The table.
 pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     let mut text = headline(pid, program, sample, false) + "\n";
     let rows = sample.sorted(order, false);
-    let mut line = |name: &str, cells: [&str; COLUMNS.len()]| {
-        let mut line = format!("{name:NAME$}");
-        for ((_, width), cell) in COLUMNS.iter().zip(cells) {
-            line += &format!(" {cell:>width$}");
-        }
-        text += line.trim_end();
-        text.push('\n');
-    };
-    line("lock", COLUMNS.map(|(name, _)| name));
+    text += &(line("lock", NAME, &COLUMNS.map(|(name, _)| name)) + "\n");
     for row in rows.iter().take(ROWS) {
-        let cells = columns(row, sample.seconds, false);
-        line(&cut(&row.name, NAME), cells.each_ref().map(String::as_str));
+        let line = line(&cut(&row.name, NAME), NAME, &columns(row, sample.seconds, false));
+        text += &(line + "\n");
     }
     if rows.is_empty() {
         text += &format!("{NO_LOCK} ({OTHER_LOCKS}.)\n");

@@ -53,27 +53,23 @@ impl Figures {
 
     /// Without what was there before. Each figure is read at another moment, so one may seem to shrink.
     fn since(&self, before: &Self) -> Self {
-        Self {
-            acquisitions: self.acquisitions.saturating_sub(before.acquisitions),
-            reads: self.reads.saturating_sub(before.reads),
-            contended: self.contended.saturating_sub(before.contended),
-            timeouts: self.timeouts.saturating_sub(before.timeouts),
-            wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
-            hold_ns: self.hold_ns.saturating_sub(before.hold_ns),
-            holds: self.holds.saturating_sub(before.holds),
-        }
+        self.with(before, u64::saturating_sub)
     }
 
     /// With those of processes that have ended.
     fn and(&self, more: &Self) -> Self {
+        self.with(more, u64::saturating_add)
+    }
+
+    fn with(&self, other: &Self, of_both: fn(u64, u64) -> u64) -> Self {
         Self {
-            acquisitions: self.acquisitions.saturating_add(more.acquisitions),
-            reads: self.reads.saturating_add(more.reads),
-            contended: self.contended.saturating_add(more.contended),
-            timeouts: self.timeouts.saturating_add(more.timeouts),
-            wait_ns: self.wait_ns.saturating_add(more.wait_ns),
-            hold_ns: self.hold_ns.saturating_add(more.hold_ns),
-            holds: self.holds.saturating_add(more.holds),
+            acquisitions: of_both(self.acquisitions, other.acquisitions),
+            reads: of_both(self.reads, other.reads),
+            contended: of_both(self.contended, other.contended),
+            timeouts: of_both(self.timeouts, other.timeouts),
+            wait_ns: of_both(self.wait_ns, other.wait_ns),
+            hold_ns: of_both(self.hold_ns, other.hold_ns),
+            holds: of_both(self.holds, other.holds),
         }
     }
 

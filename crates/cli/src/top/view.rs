@@ -183,14 +183,8 @@ impl View {
         // On a wide screen the figures stay beside the names.
         let longest = self.sample.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let name_width = width.saturating_sub(rest).min(longest.max(SHORTEST)).max(12);
-        let line = |name: &str, cells: [&str; COLUMNS.len()]| {
-            let mut line = format!("{name:name_width$}");
-            for ((_, width), cell) in COLUMNS.iter().zip(cells) {
-                line += &format!(" {cell:>width$}");
-            }
-            line
-        };
-        page.put(&line("lock", COLUMNS.map(|(name, _)| name)), Style::new().add_modifier(Modifier::REVERSED));
+        let head = batch::line("lock", name_width, &COLUMNS.map(|(name, _)| name));
+        page.put(&head, Style::new().add_modifier(Modifier::REVERSED));
         let rows = self.rows();
         let position = self.position(&rows);
         let room = usize::from(page.room());
@@ -206,7 +200,7 @@ impl View {
                 () if row.waiting > 0 => Style::new().fg(Color::Red),
                 () => Style::new(),
             };
-            page.put(&line(&cut(&row.name, name_width), cells.each_ref().map(String::as_str)), style);
+            page.put(&batch::line(&cut(&row.name, name_width), name_width, &cells), style);
         }
         if rows.is_empty() {
             page.put(batch::NO_LOCK, Style::new());

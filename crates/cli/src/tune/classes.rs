@@ -3,7 +3,8 @@
 use super::rules;
 use crate::config::elf::{Elf, hex};
 use crate::config::resolve::DEPTH;
-use crate::config::{Config, Entry, Module, Place};
+use crate::config::{Config, Defaults, Entry, Module, Place};
+use crate::profile::findings::ratio;
 use crate::profile::model::{self, Class, Origin, Profile};
 use crate::unseen;
 use latchwork_console::machine;
@@ -78,17 +79,16 @@ pub struct Features {
 
 impl Features {
     fn new(class: &Class, time_ns: u64) -> Self {
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Self {
-            share: share(taken_ns(class), time_ns).min(1.0),
+            share: ratio(taken_ns(class), time_ns).min(1.0),
             acquisitions: class.acquisitions,
-            contended: share(class.contended, class.calls()),
-            reads: share(class.reads, class.acquisitions),
+            contended: ratio(class.contended, class.calls()),
+            reads: ratio(class.reads, class.acquisitions),
             hold_ns: class.holds.mean_ns(),
             hold_p99_ns: class.holds.quantile_ns(0.99),
             long_holds: long_holds(&class.holds),
             waiters: class.waiters_max,
-            failed_tries: share(class.failed_tries, class.acquisitions),
+            failed_tries: ratio(class.failed_tries, class.acquisitions),
             has_conditions: class.reacquires > 0,
         }
     }
@@ -151,18 +151,13 @@ impl Tuned {
     /// Leaves out the classes that no rule would find again in the files of today, and returns their names. Each trial of them
     /// would be one of the same locks.
     pub fn leave_out_unfit(&mut self, program: &Path) -> Result<Vec<String>, String> {
-        let default = crate::config::Defaults { mutex: GLIBC.into(), rwlock: GLIBC.into() };
-        let locks: Vec<String> = self
-            .classes
-            .iter()
-            .map(|class| class.candidates.first().cloned().unwrap_or(GLIBC.into()))
-            .collect();
-        let unfit = self.config(default, &locks).resolve(program)?.unfit;
+        let locks = vec![GLIBC.to_owned(); self.classes.len()];
+        let unfit = self.config(Defaults::default(), &locks).resolve(program)?.unfit;
         Ok(unfit.into_iter().rev().map(|number| self.classes.remove(number).name).collect())
     }
 
     /// The file with this lock for each class.
-    pub fn config(&self, default: crate::config::Defaults, locks: &[String]) -> Config {
+    pub fn config(&self, default: Defaults, locks: &[String]) -> Config {
         let here = machine::Machine::here();
         let here = crate::config::Machine { processor: here.processor, cpus: here.cpus };
         let mut config = Config::new(here, default);

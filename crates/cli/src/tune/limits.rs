@@ -84,7 +84,14 @@ impl Limits {
     /// What the user asks for, and how the latency is found in the output.
     pub fn new(options: &LimitOptions) -> Result<(Self, Option<Metric>)> {
         let p99 = options.p99.as_deref().map(|text| Metric::of("--p99", text, Better::Lower)).transpose()?;
-        let rule = |option, limit, of, show| Rule { option, limit, of, show, allowed: None };
+        let rule = |option, limit, of, show| {
+            // A number needs no run.
+            let allowed = match limit {
+                Limit::Value(value) => Some(value),
+                Limit::Share(_) => None,
+            };
+            Rule { option, limit, of, show, allowed }
+        };
         let mut rules = Vec::new();
         rules.extend(
             options.max_cpu.map(|limit| rule("--max-cpu", limit, cpu, |value| format!("{value:.2} s"))),
@@ -99,18 +106,7 @@ impl Limits {
             let limit = options.max_p99.unwrap_or(P99);
             rules.push(rule("--max-p99", limit, |run| run.p99, |value| format!("{value}")));
         }
-        let mut limits = Limits(rules);
-        limits.set();
-        Ok((limits, p99))
-    }
-
-    /// Limits that are numbers need no run.
-    fn set(&mut self) {
-        for rule in &mut self.0 {
-            if let Limit::Value(value) = rule.limit {
-                rule.allowed = Some(value);
-            }
-        }
+        Ok((Limits(rules), p99))
     }
 
     /// Shares are shares of these runs from now on.

@@ -32,7 +32,7 @@ use latchwork_console::{ending, output};
 use limits::Limits;
 use proof::Proof;
 use search::Found;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// After the options in `latchwork tune --help`.
 pub const HELP: &str = "\
@@ -89,14 +89,31 @@ pub struct Options {
     run: RunOptions,
 }
 
-/// What stopped the tuning early: the number of the signal.
-struct Interrupted(i32);
+/// What stopped the tuning early.
+enum Stopped {
+    Failed(Failure),
+    /// By this signal.
+    Interrupted(i32),
+}
 
-/// Either the value, or the signal that came first.
-type Asked<T> = std::result::Result<T, Interrupted>;
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// The result of a step.
+type Step<T> = std::result::Result<T, Stopped>;
 
 /// Tunes; returns the exit status.
 pub fn tune(options: Options) -> Result<i32> {
+    steps(options).or_else(|stopped| match stopped {
+        Stopped::Failed(failure) => Err(failure),
+        Stopped::Interrupted(signal) => Ok(128 + signal),
+    })
+}
+
+fn steps(options: Options) -> Step<i32> {
     output::check_stdout()?;
     output::check_file("--output", &options.output)?;
     let json = options.json.as_deref().map(|file| ("--json", file));
@@ -108,10 +125,7 @@ pub fn tune(options: Options) -> Result<i32> {
     let (mut limits, p99) = Limits::new(&options.limits)?;
     let mut plan = options.run.plan(Length::Rounds(1), 0)?;
     plan.p99 = p99;
-    let mut tuned = match profile(&plan)? {
-        Ok(tuned) => tuned,
-        Err(Interrupted(signal)) => return Ok(128 + signal),
-    };
+    let mut tuned = profile(&plan)?;
     for name in tuned.leave_out_unfit(&program::find(&plan.subject.command()[0])?).map_err(Failure::new)? {
         say(&format!("  {name}: no rule for it would fit, so it keeps the lock of all others"));
     }
@@ -127,14 +141,9 @@ pub fn tune(options: Options) -> Result<i32> {
     let (found, proof) = if tuned.classes.is_empty() {
         (Found::nothing(), Proof::nothing())
     } else {
-        let found = match search::search(&mut plan, &tuned, options.runs, &mut limits)? {
-            Ok(found) => found,
-            Err(Interrupted(signal)) => return Ok(128 + signal),
-        };
-        match proof::prove(&mut plan, &tuned, &found, &mut limits)? {
-            Ok(proof) => (found, proof),
-            Err(Interrupted(signal)) => return Ok(128 + signal),
-        }
+        let found = search::search(&mut plan, &tuned, options.runs, &mut limits)?;
+        let proof = proof::prove(&mut plan, &tuned, &found, &mut limits)?;
+        (found, proof)
     };
     ending::by_signals();
     let keeps = proof.answer() == proof::Answer::Keep;
@@ -142,16 +151,11 @@ pub fn tune(options: Options) -> Result<i32> {
         let text = report::file(&plan, &tuned, &found, &proof);
         output::write("--output", &options.output, &text)?;
     }
-    let json = options.json.as_ref().map(|path| (path, report::json(&plan, &tuned, &found, &proof)));
-    match json {
-        Some((path, text)) if path == Path::new("-") => output::print(&text)?,
-        other => {
-            if let Some((path, text)) = other {
-                output::write("--json", path, &text)?;
-            }
-            output::print(&report::text(&plan, &tuned, &found, &proof, &options.output))?;
-        }
-    }
+    output::report(
+        options.json.as_deref(),
+        || report::text(&plan, &tuned, &found, &proof, &options.output),
+        || report::json(&plan, &tuned, &found, &proof),
+    )?;
     Ok(if keeps { KEEP } else { 0 })
 }
 
@@ -161,14 +165,14 @@ fn say(text: &str) {
 }
 
 /// Runs the program once under glibc's locks, recorded.
-fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
+fn profile(plan: &Plan) -> Step<Tuned> {
     say("profiling the program under glibc's locks");
     let recordings = Recordings::new(None)?;
     let mut environment = run::environment(&Choice::glibc(), &plan.library, plan.sanitizer.as_deref());
     environment.extend(plan.programs.environment());
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     if let Some(signal) = rounds::observe(plan, &environment)? {
-        return Ok(Err(Interrupted(signal)));
+        return Err(Stopped::Interrupted(signal));
     }
     let found = files::read_all(recordings.path());
     recordings.check_room(files::is_lost(&found))?;
@@ -177,13 +181,14 @@ fn profile(plan: &Plan) -> Result<Asked<Tuned>> {
     let tuned = Tuned::new(&join::join(&found), &found);
     let lost = files::lost(&found);
     if lost > 0 && tuned.classes.is_empty() {
-        return Err(Failure::new(format!("not recorded: {}", files::lost_text(lost))));
+        return Err(Failure::new(format!("not recorded: {}", files::lost_text(lost))).into());
     } else if lost > 0 {
         say(&format!("warning: not recorded: {}", files::lost_text(lost)));
     }
     if tuned.classes.is_empty() && files::is_lossy(&found) {
         let directory = recordings.path().display();
-        return Err(Failure::new(format!("{directory}: there was no room to record all threads and locks")));
+        let why = format!("{directory}: there was no room to record all threads and locks");
+        return Err(Failure::new(why).into());
     }
-    Ok(Ok(tuned))
+    Ok(tuned)
 }

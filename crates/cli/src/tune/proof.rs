@@ -8,13 +8,12 @@
 use super::classes::Tuned;
 use super::limits::Limits;
 use super::search::{self, Found};
-use super::{Asked, Interrupted, say};
+use super::{Step, Stopped, say};
 use crate::compare::candidates::Candidate;
 use crate::compare::plan::{Length, Plan};
 use crate::compare::progress::Progress;
 use crate::compare::rounds;
 use crate::compare::verdict::{self, Verdict};
-use latchwork_console::failure::Result;
 use latchwork_console::names::Choice;
 use latchwork_console::stats::median;
 
@@ -111,7 +110,7 @@ impl Challenger {
 }
 
 /// Measures.
-pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits) -> Result<Asked<Proof>> {
+pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits) -> Step<Proof> {
     let differs = found.differs(tuned);
     let mut candidates = vec![Candidate::new(Choice::glibc())];
     if !found.pair.is_glibc() {
@@ -125,7 +124,7 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
         (1..candidates.len()).flat_map(|one| (0..one).map(move |other| (one, other))).collect();
     let rounds = verdict::default_rounds(comparisons.len());
     if comparisons.is_empty() {
-        return Ok(Ok(Proof::nothing()));
+        return Ok(Proof::nothing());
     }
     say(&format!("measuring the result in {rounds} fresh rounds"));
     plan.length = Length::Rounds(rounds);
@@ -134,10 +133,10 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     let progress = Progress::new(plan, candidates.len());
     let results = rounds::measure(plan, candidates, &progress)?;
     if let Some(failure) = results.failure {
-        return Err(failure);
+        return Err(failure.into());
     }
     if let Some(signal) = results.interrupted {
-        return Ok(Err(Interrupted(signal)));
+        return Err(Stopped::Interrupted(signal));
     }
     let measured = &results.candidates;
     limits.set_by(&measured[0]);
@@ -155,7 +154,7 @@ pub fn prove(plan: &mut Plan, tuned: &Tuned, found: &Found, limits: &mut Limits)
     // The tuned locks come last, the pair before them.
     let tuned = differs.then(|| challengers.pop()).flatten();
     let pair = (!found.pair.is_glibc()).then(|| challengers.pop()).flatten();
-    Ok(Ok(Proof { rounds, glibc, pair, tuned }))
+    Ok(Proof { rounds, glibc, pair, tuned })
 }
 
 #[cfg(test)]

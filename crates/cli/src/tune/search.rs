@@ -7,7 +7,7 @@
 
 use super::classes::Tuned;
 use super::limits::Limits;
-use super::{Asked, Interrupted, say};
+use super::{Step, Stopped, say};
 use crate::compare::candidates::Candidate;
 use crate::compare::plan::{Length, Plan};
 use crate::compare::progress::Progress;
@@ -103,14 +103,11 @@ pub fn candidate(
 }
 
 /// Searches, in at most so many runs.
-pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) -> Result<Asked<Found>> {
+pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) -> Step<Found> {
     let mut search = Search { plan, tuned, limits, runs: 0 };
     let better = search.plan.better();
     let gain = |ratio: f64| if better == Better::Higher { ratio } else { 1.0 / ratio };
-    let pairs = match search.pairs(most / 2, &gain)? {
-        Ok(pairs) => pairs,
-        Err(interrupted) => return Ok(Err(interrupted)),
-    };
+    let pairs = search.pairs(most / 2, &gain)?;
     let of = |pair: &&Pair| pair.ratio.map_or(0.0, gain);
     let allowed = pairs.iter().filter(|pair| pair.exceeds.is_none() && pair.rounds > 1);
     let best = allowed.filter(|pair| of(pair) > 1.0 + NOTABLE).max_by(|a, b| of(a).total_cmp(&of(b)));
@@ -132,16 +129,16 @@ pub fn search(plan: &mut Plan, tuned: &Tuned, most: u32, limits: &mut Limits) ->
         // The classes that take most time come first. They may use up all runs.
         let left = most.saturating_sub(search.runs);
         match search.class(&pair, &mut locks, number, left, &gain) {
-            Ok(Ok(trials)) => tried.push(trials),
-            Ok(Err(interrupted)) => return Ok(Err(interrupted)),
+            Ok(trials) => tried.push(trials),
+            Err(Stopped::Interrupted(signal)) => return Err(Stopped::Interrupted(signal)),
             // The program may fail now and then. What has been found stays.
-            Err(failure) => {
+            Err(Stopped::Failed(failure)) => {
                 say(&format!("{}: no other lock was tried: {}", tuned.classes[number].name, failure.message));
                 tried.push(Vec::new());
             }
         }
     }
-    Ok(Ok(Found { pair, pairs, locks, tried, runs: search.runs }))
+    Ok(Found { pair, pairs, locks, tried, runs: search.runs })
 }
 
 struct Search<'a> {
@@ -152,12 +149,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn measure(
-        &mut self,
-        candidates: Vec<Candidate>,
-        rounds: u32,
-        warmup: u32,
-    ) -> Result<Asked<Vec<Candidate>>> {
+    fn measure(&mut self, candidates: Vec<Candidate>, rounds: u32, warmup: u32) -> Step<Vec<Candidate>> {
         self.plan.length = Length::Rounds(rounds);
         self.plan.warmup = warmup;
         // The proof warns.
@@ -166,41 +158,33 @@ impl Search<'_> {
         let progress = Progress::new(self.plan, candidates.len());
         let results = rounds::measure(self.plan, candidates, &progress)?;
         if let Some(failure) = results.failure {
-            return Err(failure);
+            return Err(failure.into());
         }
         // The machine was quiet before the first step; no later one waits again.
         self.plan.settle = Duration::ZERO;
-        Ok(results.interrupted.map_or(Ok(results.candidates), |signal| Err(Interrupted(signal))))
+        results.interrupted.map_or(Ok(results.candidates), |signal| Err(Stopped::Interrupted(signal)))
     }
 
     /// Further rounds for some of these candidates, and for the first one.
-    fn more_rounds(
-        &mut self,
-        candidates: &mut [Candidate],
-        which: &[usize],
-        rounds: u32,
-    ) -> Result<Asked<()>> {
+    fn more_rounds(&mut self, candidates: &mut [Candidate], which: &[usize], rounds: u32) -> Step<()> {
         let all = || std::iter::once(0).chain(which.iter().copied());
         let again = |at: usize| {
             // `--cleanup` has run after its first rounds, so `--setup` runs again.
             let Candidate { choice, locks, slowest, .. } = &candidates[at];
             Candidate { locks: locks.clone(), slowest: *slowest, ..Candidate::new(choice.clone()) }
         };
-        let measured = match self.measure(all().map(again).collect(), rounds, 0)? {
-            Ok(measured) => measured,
-            Err(interrupted) => return Ok(Err(interrupted)),
-        };
+        let measured = self.measure(all().map(again).collect(), rounds, 0)?;
         for (at, more) in all().zip(measured) {
             let candidate = &mut candidates[at];
             candidate.runs.extend(more.runs.into_iter().map(|(round, run)| (round + 1, run)));
             (candidate.failed, candidate.slowest) = (more.failed, more.slowest);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Pairs for all locks: glibc, the recommended ones, and each lock that is to be tried for some class. All of them have one
     /// round, and the best ones more.
-    fn pairs(&mut self, most: u32, gain: &dyn Fn(f64) -> f64) -> Result<Asked<Vec<Pair>>> {
+    fn pairs(&mut self, most: u32, gain: &dyn Fn(f64) -> f64) -> Step<Vec<Pair>> {
         let has = |kind| {
             self.tuned
                 .classes
@@ -225,10 +209,7 @@ impl Search<'_> {
         choices.truncate((most / 3).max(2) as usize);
         say(&format!("measuring {} pairs of locks for all locks together", choices.len()));
         let candidates = choices.into_iter().map(Candidate::new).collect();
-        let mut measured = match self.measure(candidates, 1, 1)? {
-            Ok(measured) => measured,
-            Err(interrupted) => return Ok(Err(interrupted)),
-        };
+        let mut measured = self.measure(candidates, 1, 1)?;
         self.limits.set_by(&measured[0]);
         let gains: Vec<f64> = measured
             .iter()
@@ -259,11 +240,8 @@ impl Search<'_> {
         let left = most.saturating_sub(self.runs);
         hopeful.truncate((left / (PAIR_ROUNDS - 1)).saturating_sub(1).max(1) as usize);
         let rounds = (left / (hopeful.len() as u32 + 1)).min(PAIR_ROUNDS - 1);
-        if !hopeful.is_empty()
-            && rounds > 0
-            && let Err(interrupted) = self.more_rounds(&mut measured, &hopeful, rounds)?
-        {
-            return Ok(Err(interrupted));
+        if !hopeful.is_empty() && rounds > 0 {
+            self.more_rounds(&mut measured, &hopeful, rounds)?;
         }
         self.limits.set_by(&measured[0]);
         let pair = |candidate: &Candidate| Pair {
@@ -273,7 +251,7 @@ impl Search<'_> {
             rounds: candidate.runs.len() as u32,
         };
         let ran = |candidate: &&Candidate| !candidate.runs.is_empty() || candidate.failed.is_some();
-        Ok(Ok(measured[1..].iter().filter(ran).map(pair).collect()))
+        Ok(measured[1..].iter().filter(ran).map(pair).collect())
     }
 
     /// Which limit a candidate exceeds; says so.
@@ -291,7 +269,7 @@ impl Search<'_> {
         number: usize,
         runs: u32,
         gain: &dyn Fn(f64) -> f64,
-    ) -> Result<Asked<Vec<Trial>>> {
+    ) -> Step<Vec<Trial>> {
         let class = &self.tuned.classes[number];
         // The locks that a rule names for these features come last.
         let mut others: Vec<&String> =
@@ -300,7 +278,7 @@ impl Search<'_> {
         others.truncate((runs as usize).saturating_sub(3));
         if others.is_empty() {
             say(&format!("{}: no runs are left to try other locks", class.name));
-            return Ok(Ok(Vec::new()));
+            return Ok(Vec::new());
         }
         say(&format!("{}: trying {} other locks", class.name, others.len()));
         let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, "the locks so far".into())?];
@@ -309,10 +287,7 @@ impl Search<'_> {
             changed[number].clone_from(lock);
             candidates.push(candidate(self.plan, self.tuned, pair, &changed, (*lock).clone())?);
         }
-        let mut measured = match self.measure(candidates, 1, 0)? {
-            Ok(measured) => measured,
-            Err(interrupted) => return Ok(Err(interrupted)),
-        };
+        let mut measured = self.measure(candidates, 1, 0)?;
         let deciding = self.plan.deciding();
         let ahead = |measured: &[Candidate], at: usize| {
             let ratios = measured[at].ratios(&measured[0], deciding);
@@ -331,9 +306,7 @@ impl Search<'_> {
         remaining.truncate(left.saturating_sub(1));
         if !remaining.is_empty() {
             let rounds = (left / (remaining.len() + 1)).clamp(1, MOST_ROUNDS as usize - 1) as u32;
-            if let Err(interrupted) = self.more_rounds(&mut measured, &remaining, rounds)? {
-                return Ok(Err(interrupted));
-            }
+            self.more_rounds(&mut measured, &remaining, rounds)?;
         }
         let trial = |(lock, candidate): (&&String, &Candidate)| Trial {
             lock: (*lock).clone(),
@@ -354,7 +327,7 @@ impl Search<'_> {
             say(&format!("  {} is ahead: {:.2} times", trial.lock, trial.ratio.unwrap_or(1.0)));
             locks[number].clone_from(&trial.lock);
         }
-        Ok(Ok(trials))
+        Ok(trials)
     }
 }
 

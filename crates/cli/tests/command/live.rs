@@ -1,6 +1,6 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{compile, latchwork, output, scratch, send, stderr, stdout};
+use crate::common::{Scratch, compile, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -67,6 +67,14 @@ impl Running {
         drop(self.0.stdin.take());
         assert!(self.0.wait().unwrap().success());
     }
+}
+
+/// [`BUSY`] under latchwork, and the test's directory.
+pub fn busy(test: &str) -> (Scratch, Running) {
+    let directory = scratch(test);
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    (directory, running)
 }
 
 impl Drop for Running {
@@ -206,9 +214,7 @@ fn errors_say_why_a_process_cannot_be_observed() {
 
 #[test]
 fn top_prints_tables_and_json() {
-    let directory = scratch("live-top");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let mut running = Running::under_latchwork(&[], &program);
+    let (_directory, mut running) = busy("live-top");
     let pid = running.pid();
     // On a busy machine the program may not run in 0.3 s.
     let found = (0..100).any(|_| {
@@ -256,9 +262,7 @@ pub fn observers_directory(pid: &str) -> Option<String> {
 
 #[test]
 fn an_observer_that_is_gone_keeps_no_other_one_out() {
-    let directory = scratch("live-gone");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-gone");
     let pid = running.pid();
     for killed in [false, true] {
         let mut top = latchwork();
@@ -290,9 +294,7 @@ fn an_observer_that_is_gone_keeps_no_other_one_out() {
 #[test]
 fn what_the_killed_left_is_removed() {
     use latchwork_recording::control::{Control, DIRECTORY, FILE};
-    let directory = scratch("live-left");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-left");
     let number = running.pid();
     // Until the control file is there, no command removes the directory. Other tests run commands meanwhile.
     let make = |name: &str, deadline: u64| {

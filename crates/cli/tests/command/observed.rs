@@ -1,7 +1,7 @@
 //! `latchwork profile --pid` and `latchwork top`: what the observed process does meanwhile, and what other users may do.
 
 use crate::common::{compile, in_time, latchwork, output, scratch, send, stderr, stdout};
-use crate::live::{BUSY, Running, observers_directory, parse};
+use crate::live::{BUSY, Running, busy, observers_directory, parse};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, Read, Write};
@@ -33,9 +33,7 @@ fn make_fifo(path: &Path) {
 #[test]
 fn directories_of_others_are_not_waited_for() {
     use latchwork_recording::control::{DIRECTORY, FILE};
-    let directory = scratch("live-fifo");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-fifo");
     let trap = PathBuf::from(format!("/dev/shm/{DIRECTORY}fifo{}", running.pid()));
     fs::create_dir(&trap).unwrap();
     make_fifo(&trap.join(FILE));
@@ -48,9 +46,7 @@ fn directories_of_others_are_not_waited_for() {
 /// The directory of the recording belongs to the user of the process, and the command may be root's.
 #[test]
 fn only_recordings_are_kept() {
-    let directory = scratch("live-keep");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (directory, running) = busy("live-keep");
     let (secret, kept) = (directory.join("secret"), directory.join("kept"));
     fs::write(&secret, "secret").unwrap();
     let pid = running.pid();
@@ -219,9 +215,7 @@ fn a_process_whose_first_thread_has_ended_is_observed() {
 /// As `nohup latchwork profile --pid PID --seconds 3600 &`.
 #[test]
 fn an_ignored_signal_does_not_end_a_recording() {
-    let directory = scratch("live-nohup");
-    let program = compile(&directory, "busy", BUSY, &["-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-nohup");
     let mut profile = latchwork();
     profile.args(["profile", "--json", "-", "--pid", &running.pid(), "--seconds", "0.5"]);
     let ignore = || {
@@ -246,9 +240,7 @@ fn an_ignored_signal_does_not_end_a_recording() {
 /// By a debugger, or by Ctrl-Z in its terminal.
 #[test]
 fn a_process_that_is_stopped_at_the_end_loses_nothing() {
-    let directory = scratch("live-stopped");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (directory, running) = busy("live-stopped");
     let (pid, kept) = (running.pid(), directory.join("kept"));
     let mut profile = latchwork();
     profile.args(["profile", "--json", "-", "--pid", &pid, "--keep"]).arg(&kept);
@@ -269,9 +261,7 @@ fn a_process_that_is_stopped_at_the_end_loses_nothing() {
 /// Ctrl-Z gives the terminal back as it was, `fg` brings the screen again, and Ctrl-\ ends as `q` does.
 #[test]
 fn the_screen_goes_and_comes_with_job_control() {
-    let directory = scratch("live-screen");
-    let program = compile(&directory, "busy", BUSY, &["-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-screen");
     let (mut master, mut slave) = (0, 0);
     let size = libc::winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: room for both descriptors; the name and the modes are not asked for.

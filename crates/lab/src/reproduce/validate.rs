@@ -146,7 +146,7 @@ pub struct Row {
 }
 
 /// What came out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// The machine.
     pub machine: String,
@@ -176,11 +176,7 @@ impl Comparison {
             load_average: measured.load_average,
             profile: measured.profile.to_toml(),
             unsteady: measured.unsteady,
-            pairs: 0,
-            agree: 0,
-            by_medians: [0; 2],
-            disagree: Vec::new(),
-            rows: Vec::new(),
+            ..Comparison::default()
         };
         for ((one, measured), simulated) in measured.ready.iter().zip(&measured.results).zip(simulated) {
             let plan = &one.plan;
@@ -298,17 +294,7 @@ mod tests {
 
     fn compare(measured: &[f64], simulated: &[f64]) -> Comparison {
         let names = ["a", "b", "c"][..measured.len()].to_vec();
-        let mut comparison = Comparison {
-            machine: String::new(),
-            load_average: 0.0,
-            profile: String::new(),
-            unsteady: None,
-            pairs: 0,
-            agree: 0,
-            by_medians: [0; 2],
-            disagree: Vec::new(),
-            rows: Vec::new(),
-        };
+        let mut comparison = Comparison::default();
         comparison.add(&Group { workload: "w", threads: 2, names }, &points(measured), &points(simulated));
         comparison
     }

@@ -57,6 +57,14 @@ static inline struct timespec in_ms(clockid_t clock, long ms)
     return t;
 }
 
+/* Whether this time is over. */
+static inline int has_passed(clockid_t clock, struct timespec t)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec);
+}
+
 static inline void sleep_ms(long ms)
 {
     struct timespec t = { ms / 1000, (ms % 1000) * 1000000 };
@@ -75,6 +83,16 @@ static inline void *join(pthread_t thread)
     void *result = NULL;
     OK(pthread_join(thread, &result));
     return result;
+}
+
+/* Pages of memory that this process has. */
+static inline long resident_pages(void)
+{
+    long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &size, &resident) == 2);
+    fclose(file);
+    return resident;
 }
 
 /* Waits for a child, which must exit with 0. */

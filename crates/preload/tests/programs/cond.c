@@ -34,12 +34,6 @@ static void ping(long n)
     join(thread);
 }
 
-static int has_passed(clockid_t clock, struct timespec t)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec);
-}
 static void timed(void)
 {
     pthread_cond_t c;

@@ -28,15 +28,6 @@ static void crowd(void)
         join(threads[i]);
 }
 
-static long resident_pages(void)
-{
-    long size = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file && fscanf(file, "%ld %ld", &size, &resident) == 2);
-    fclose(file);
-    return resident;
-}
-
 int main(int count, char **arguments)
 {
     (void)arguments;

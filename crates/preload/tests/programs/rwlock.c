@@ -301,15 +301,6 @@ static void *mix(void *seed)
     return NULL;
 }
 
-static long resident(void)
-{
-    long pages = 0, rss = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    CHECK(f && fscanf(f, "%ld %ld", &pages, &rss) == 2);
-    fclose(f);
-    return rss;
-}
-
 static void many_objects(void)
 {
     long before = 0;
@@ -322,9 +313,9 @@ static void many_objects(void)
         OK(pthread_rwlock_unlock(&l));
         OK(pthread_rwlock_destroy(&l));
         if (i == 1000)
-            before = resident();
+            before = resident_pages();
     }
-    CHECK(resident() - before < 512); /* 2 MB */
+    CHECK(resident_pages() - before < 512); /* 2 MB */
 }
 
 int main(void)

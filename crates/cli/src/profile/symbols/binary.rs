@@ -1,7 +1,8 @@
 //! One file of the program, with its symbols and its debug information.
 
 use super::debug::{Slice, dwarf, parse, separate};
-use super::{Frame, demangle, members};
+use super::demangle::demangle;
+use super::{Frame, members};
 use addr2line::Context;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::path::Path;
@@ -86,7 +87,7 @@ impl Binary {
         let mut frames = self.debug_frames(probe);
         let symbol = find(&self.functions, probe);
         if let Some(symbol) = symbol {
-            let named = || demangle::function(&symbol.name);
+            let named = || demangle(&symbol.name);
             match frames.last_mut() {
                 Some(outermost) if outermost.function.is_empty() => outermost.function = named(),
                 Some(_) => {}
@@ -105,7 +106,7 @@ impl Binary {
             let function = frame.function.as_ref().and_then(|function| function.raw_name().ok());
             let location = frame.location.as_ref();
             frames.push(Frame {
-                function: function.map(|name| demangle::function(&name)).unwrap_or_default(),
+                function: function.map(|name| demangle(&name)).unwrap_or_default(),
                 file: location.and_then(|location| location.file).unwrap_or_default().to_owned(),
                 line: location.and_then(|location| location.line).unwrap_or(0),
                 module: String::new(),
@@ -121,7 +122,7 @@ impl Binary {
     /// The variable at an address of the file: its name, where its symbol begins, and its source file if others do not see it.
     pub fn variable(&mut self, at: u64) -> Option<(String, u64, String)> {
         let symbol = find(&self.variables, at)?;
-        let (base, offset) = (demangle::variable(&symbol.name), at - symbol.start);
+        let (base, offset) = (demangle(&symbol.name), at - symbol.start);
         let member = self.members.as_mut().and_then(|members| members.path(symbol.start, offset));
         let name = match member {
             Some(member) => base + &member,

@@ -9,17 +9,8 @@ const LONGEST: usize = 60;
 /// Longest name that is shown whole.
 const CUT: usize = 160;
 
-/// A function's name without parameters, return type and, if it is long, template arguments.
-pub(super) fn function(name: &str) -> String {
-    shorten(&plain(name))
-}
-
-/// A variable's name.
-pub(super) fn variable(name: &str) -> String {
-    shorten(&plain(name))
-}
-
-fn plain(name: &str) -> String {
+/// The name of a function or variable without parameters, return type and, if it is long, template arguments.
+pub(super) fn demangle(name: &str) -> String {
     // Symbol versions: `f@@V1`.
     let name = name.split('@').next().expect("one part");
     // `f.part.0`, `f.cold`, `f.constprop.0`: parts and copies that gcc makes.
@@ -27,7 +18,7 @@ fn plain(name: &str) -> String {
         name.split_once('.').map_or(name, |(before, _)| if before.is_empty() { name } else { before });
     // Old Rust names have dots inside, in place of `::`.
     let text = rust(plain).or_else(|| rust(name)).or_else(|| cpp(plain));
-    text.unwrap_or_else(|| plain.to_owned())
+    shorten(&text.unwrap_or_else(|| plain.to_owned()))
 }
 
 fn rust(name: &str) -> Option<String> {
@@ -102,7 +93,7 @@ mod tests {
                 "core::ops::function::FnOnce::call_once{{vtable.shim}}",
             ),
         ] {
-            assert_eq!(function(symbol), name);
+            assert_eq!(demangle(symbol), name);
         }
     }
 

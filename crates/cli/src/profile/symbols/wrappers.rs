@@ -53,13 +53,13 @@ pub fn is_wrapper(function: &str) -> bool {
     words.iter().any(is_essential) && words.iter().all(|word| is_essential(word) || is_among(OTHERS, word))
 }
 
-/// The index of the frame that names the place: the first that is no wrapper. A stack of nothing else is named by its
-/// last frame.
-pub fn naming(frames: &[&Frame]) -> usize {
-    let named = |frame: &&Frame| !is_wrapper(&frame.function) && !is_system(&frame.module);
-    let known = |frame: &&Frame| !is_wrapper(&frame.function);
-    let position = frames.iter().position(named).or_else(|| frames.iter().position(known));
-    position.unwrap_or(frames.len().saturating_sub(1))
+/// Which frame of a stack, whose frames are numbers in `frames`, names the place: the first that is no wrapper. A stack of
+/// nothing else is named by its last frame.
+pub fn naming(stack: &[usize], frames: &[Frame]) -> usize {
+    let known = |frame: &usize| !is_wrapper(&frames[*frame].function);
+    let named = |frame: &usize| known(frame) && !is_system(&frames[*frame].module);
+    let position = stack.iter().position(named).or_else(|| stack.iter().position(known));
+    position.unwrap_or(stack.len().saturating_sub(1))
 }
 
 /// Implementations of traits: `<std::sync::Mutex<T> as ...>::...`.
@@ -161,14 +161,14 @@ mod tests {
             module: module.into(),
             ..Frame::default()
         };
-        let stack = [
+        let frames = [
             frame("__gthread_mutex_lock", "server"),
             frame("std::mutex::lock", "server"),
             frame("Cache::get", "server"),
             frame("main", "server"),
         ];
-        assert_eq!(naming(&stack.iter().collect::<Vec<_>>()), 2);
-        assert_eq!(naming(&stack[..2].iter().collect::<Vec<_>>()), 1);
-        assert_eq!(naming(&[]), 0);
+        assert_eq!(naming(&[0, 1, 2, 3], &frames), 2);
+        assert_eq!(naming(&[0, 1], &frames), 1);
+        assert_eq!(naming(&[], &frames), 0);
     }
 }

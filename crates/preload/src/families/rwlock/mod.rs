@@ -284,12 +284,7 @@ unsafe extern "C" fn timedrdlock(l: *mut RwLock, time: *const timespec) -> c_int
 
 unsafe extern "C" fn clockrdlock(l: *mut RwLock, clock: libc::clockid_t, time: *const timespec) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
-    unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => read_any(l, timeout),
-            None => EINVAL,
-        }
-    }
+    unsafe { Timeout::checked(clock, time).map_or(EINVAL, |timeout| read_any(l, timeout)) }
 }
 
 #[cold]
@@ -313,12 +308,7 @@ unsafe extern "C" fn timedwrlock(l: *mut RwLock, time: *const timespec) -> c_int
 
 unsafe extern "C" fn clockwrlock(l: *mut RwLock, clock: libc::clockid_t, time: *const timespec) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
-    unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => write(l, timeout),
-            None => EINVAL,
-        }
-    }
+    unsafe { Timeout::checked(clock, time).map_or(EINVAL, |timeout| write(l, timeout)) }
 }
 
 /// The part of a read lock that waits, after a failed attempt.

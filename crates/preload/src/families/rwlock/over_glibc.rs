@@ -432,12 +432,7 @@ unsafe extern "C" fn clockrdlock<B: Bravo>(
     time: *const timespec,
 ) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
-    unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => read::<B>(l, timeout),
-            None => EINVAL,
-        }
-    }
+    unsafe { Timeout::checked(clock, time).map_or(EINVAL, |timeout| read::<B>(l, timeout)) }
 }
 
 unsafe extern "C" fn timedwrlock<B: Bravo>(l: *mut RwLock, time: *const timespec) -> c_int {
@@ -451,12 +446,7 @@ unsafe extern "C" fn clockwrlock<B: Bravo>(
     time: *const timespec,
 ) -> c_int {
     // SAFETY: the program passes a live rwlock and a time that is valid for reads.
-    unsafe {
-        match Timeout::checked(clock, time) {
-            Some(timeout) => write::<B>(l, timeout),
-            None => EINVAL,
-        }
-    }
+    unsafe { Timeout::checked(clock, time).map_or(EINVAL, |timeout| write::<B>(l, timeout)) }
 }
 
 unsafe extern "C" fn init<B: Bravo>(l: *mut RwLock, attr: *const Attr) -> c_int {

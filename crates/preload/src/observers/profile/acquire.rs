@@ -83,22 +83,14 @@ unsafe fn acquire_recursive(
 #[cold]
 #[inline(never)]
 unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -> c_int) -> c_int {
-    let Some(local) = &mut threads::current() else {
-        return if result == EBUSY {
-            block()
-        } else {
-            after_first_attempt(call.kind(), call.address, result)
-        };
+    let mut unrecorded = || match result {
+        EBUSY => block(),
+        _ => after_first_attempt(call.kind(), call.address, result),
     };
+    let Some(local) = &mut threads::current() else { return unrecorded() };
     let origin = fast::take_back(local, call.address, call.is_read());
     let filter = filter::value(call.address);
-    let Some(place) = local.place(call.kind(), call.address) else {
-        return if result == EBUSY {
-            block()
-        } else {
-            after_first_attempt(call.kind(), call.address, result)
-        };
-    };
+    let Some(place) = local.place(call.kind(), call.address) else { return unrecorded() };
     match result {
         // SAFETY: the caller's object is live.
         EBUSY => unsafe { contended(local, place, call, 0, 0, &mut block) },

@@ -3,7 +3,7 @@
 use super::*;
 use latchwork::locks::mutex::{RawMutex, mcs::RawMcs, shfl::RawShfl};
 use latchwork::machine::Machine;
-use latchwork_sim::{Error, Home, Number, Sim, U32, acquired, acquiring, fail, released};
+use latchwork_sim::{Error, Number, Sim, U32, acquired, acquiring, fail, released};
 use std::sync::atomic::AtomicU64;
 
 /// A closed loop over one lock.
@@ -98,22 +98,6 @@ fn wakeups_on_the_critical_path() {
     );
     assert_eq!((report.critical_wakeups, report.handovers, report.remote_handovers), (1, 1, 0));
     assert!(report.longest_wait() > 15_000);
-}
-
-#[test]
-fn the_home_of_memory() {
-    for (home, cost) in [(Home::FirstTouch, 80), (Home::Node(0), 80), (Home::Node(1), 150)] {
-        let x = line();
-        play(&machine((2, 1, 2, 1)), &Options { home, ..exact() }, vec![&|| assert_eq!(load(&x), cost)]);
-    }
-    let lines: Vec<Line> = (0..4).map(|_| line()).collect();
-    play(
-        &machine((2, 1, 2, 1)),
-        &Options { home: Home::Interleave, ..exact() },
-        vec![&|| {
-            assert_eq!(lines.iter().map(load).collect::<Vec<_>>(), [80, 150, 80, 150]);
-        }],
-    );
 }
 
 fn error(options: &Options, bodies: Vec<&dyn Fn()>) -> Error {

@@ -1,0 +1,82 @@
+# What scripts/kernel.sh and scripts/kernel-patched.sh share. They set $root before they read this file.
+
+fail() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 2
+}
+step() { printf '# %s\n' "$*"; }
+
+begin() { # begin SUFFIX: sets $out, $log and $pid_file; the files of the two scripts differ by the suffix
+    out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
+        fail "cargo does not say where it builds"
+    mkdir -p "$out"
+    # One at a time: a second one would write over the files of the first one, and stop its machine at its end.
+    exec 9>"$out/lock$1"
+    flock -n 9 || fail "another scripts/${0##*/} runs in $out"
+    pid_file=$out/machine$1.pid log=$out/log$1
+    rm -f "$pid_file"
+    : >"$log"
+}
+
+install_packages() { # install_packages MAY PACKAGE..: those that are missing, if MAY is 1 and this is root
+    local may=$1 missing=() package
+    for package in "${@:2}"; do
+        if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) != installed ]]; then
+            missing+=("$package")
+        fi
+    done
+    if ((${#missing[@]})); then
+        ((EUID == 0 && may)) || fail "missing: install them with  sudo apt-get install ${missing[*]}"
+        step "installing ${missing[*]}"
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+            >>"$log" 2>&1 || fail "the packages cannot be installed: see $log"
+    fi
+}
+
+# The kernel's calling convention has no vector registers; interrupts use the memory below the stack pointer; kernel code
+# lies in the upper 2 GiB of addresses.
+flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
+flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
+
+replace() { # replace FROM TO: unless they are equal, so that make sees no change
+    cmp -s "$1" "$2" || cp "$1" "$2"
+}
+
+check_locks() { # check_locks OBJECT WRONG: calls WRONG with what a kernel would not bear in the object
+    local undefined code bad
+    # The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
+    undefined=$(nm -u "$1") || fail "nm cannot read $1"
+    code=$(objdump -d "$1") || fail "objdump cannot read $1"
+    bad=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
+    [[ -z $bad ]] || "$2" "the locks call what the kernel does not have: $bad"
+    [[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || "$2" "a lock allocates memory"
+    [[ ! $code =~ %[xyz]mm ]] || "$2" "the locks use vector registers, which belong to the user's program"
+}
+
+pack() { # pack DIRECTORY FILE: the directory as a memory disk
+    (cd "$1" && find . | cpio -o -H newc --quiet | gzip -1) >"$2"
+}
+
+emulate() { # emulate MACHINE SECONDS MIB KERNEL DISK OPTIONS [ARGUMENT..]: boots a kernel; prints what the machine says
+    local processors=${1%x*} half sockets='' numa=()
+    if [[ $1 == *x2 ]]; then
+        half=$((processors / 2))
+        sockets=,sockets=2 # the kernel warns if the processors of a socket are on two nodes
+        numa=(
+            -object "memory-backend-ram,id=m0,size=$(($3 / 2))M" -object "memory-backend-ram,id=m1,size=$(($3 / 2))M"
+            -numa "node,nodeid=0,cpus=0-$((half - 1)),memdev=m0"
+            -numa "node,nodeid=1,cpus=$half-$((processors - 1)),memdev=m1"
+        )
+    fi
+    timeout -k 5 "$2" qemu-system-x86_64 -pidfile "$pid_file" -accel tcg,thread=multi -cpu max -smp "$processors$sockets" -m "$3" \
+        "${numa[@]}" "${@:7}" -nographic -no-reboot -plugin "$out/libyield.so" -kernel "$4" -initrd "$5" -append "$6" \
+        </dev/null 2>&1 | sed -u 's/\r//g'
+}
+
+# If the script is stopped, the machine stops too. (A machine that ends by itself removes the file; the number of one that was
+# killed may belong to another process by now.)
+stop_machine() {
+    local pid
+    pid=$(cat "$pid_file" 2>/dev/null) || return 0
+    if grep -qsaF "$pid_file" "/proc/$pid/cmdline"; then kill "$pid"; fi
+}
