@@ -65,7 +65,7 @@ Examples:
   latchwork compare -- ./server --bench      which lock serves this program best?
   latchwork run -- ./server                  run it under the recommended locks
   latchwork tune -- ./server --bench         find a lock for each of its locks
-  latchwork profile -- ./server              which lock do its threads wait for, and because of whom?
+  latchwork profile -- ./server              which locks do its threads wait for, and where?
   latchwork top PID                          watch one that runs under latchwork run
   latchwork record -- ./server               write down its lock calls, and
   latchwork predict trace.lw --machine 8x24  see them on a machine that you do not have

@@ -49,7 +49,7 @@ use std::time::Duration;
 
 /// Text below the options.
 pub const HELP: &str = "\
-The report says which locks threads waited for, how long, where, and who held them meanwhile. It comes on stderr when the
+The report says which locks threads waited for, how long, where, and because of which holders. It comes on stderr when the
 program has ended, also after Ctrl-C. The exit status is the program's (128 and the number of the signal that killed it).
 Waiting for a condition or a semaphore is shown apart: an idle thread waits like this. So do threads of languages that build their
 locks from them, as Java and Python do.

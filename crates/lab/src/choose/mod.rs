@@ -253,14 +253,16 @@ fn capital(text: &str) -> String {
 const INTRODUCTION: &str = "\
 # Which lock for what
 
+Which lock is the fastest for a length of the section, a number of threads and a share of reads? For a person who wants a shortlist before
+`latchwork compare` measures the program.
+
 The laboratory prints this page (`latchwork-lab choose --markdown docs/which-lock.md`); do not edit it. It simulates a small grid
 on profiles of MACHINES. Threads
 fill one socket after the other: the counts are 4, the cores of a socket, all processors, and two threads for each processor. A cell
 has the fastest lock, then each lock within 10% of it with its share of the best rate, then the range of the others' shares. A rate is
 the median of RUNS seeds, each of MEASURED simulated ms (TURNS with two threads for each processor).
 
-Read a cell as a shortlist. [reproduction.md](reproduction.md) says how far the simulator is to be trusted, and `latchwork compare`
-measures your own program. `shfl`, `malthusian`, `hybrid`, `glibc-futex`, `cst`, `shfl-rw`, `bravo-2d-shfl-rw` and `glibc-rw-model` put
+[simulator.md](simulator.md#is-it-right) says how far the simulator is to be trusted. `shfl`, `malthusian`, `hybrid`, `glibc-futex`, `cst`, `shfl-rw`, `bravo-2d-shfl-rw` and `glibc-rw-model` put
 waiters to sleep. The others only spin: take them for a processor for every thread. A lock may be fast because it is unfair; the table
 says nothing of that. One thread at a time, and threads that seldom meet, need no choice.
 
