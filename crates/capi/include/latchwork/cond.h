@@ -57,7 +57,7 @@ LW_INLINE int lw_cond_destroy(lw_cond_t *cond) {
 /* Releases the mutex, waits for a notification, and acquires the mutex again. Returns 0. */
 LW_INLINE int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex) LW_REQUIRES(mutex) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(mutex);
-    lw_cond_wait_slow(cond, mutex, LW_CLOCK_MONOTONIC, 0);
+    lw_cond_wait_slow(cond, mutex, LW_CLOCK_MONOTONIC, LW_NULL_);
     LW_TSAN_ACQUIRE(mutex);
     return 0;
 }

@@ -1,0 +1,110 @@
+//! The headers in programs that are strict: with warnings that are errors, with macros of their own, and in modules of C++.
+
+use super::*;
+
+const WARNINGS: [&str; 13] = [
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wconversion",
+    "-Wsign-conversion",
+    "-Wshadow",
+    "-Wundef",
+    "-Wcast-qual",
+    "-Wcast-align=strict",
+    "-Wwrite-strings",
+    "-Wredundant-decls",
+    "-Wvla",
+    "-Wdouble-promotion",
+];
+const WARNINGS_OF_C: [&str; 6] = [
+    "-Wstrict-prototypes",
+    "-Wmissing-prototypes",
+    "-Wold-style-definition",
+    "-Wdeclaration-after-statement",
+    "-Wbad-function-cast",
+    "-Wc++-compat",
+];
+const WARNINGS_OF_CPP: [&str; 6] = [
+    "-Wold-style-cast",
+    "-Wzero-as-null-pointer-constant",
+    "-Wuseless-cast",
+    "-Weffc++",
+    "-Wextra-semi",
+    "-Wnon-virtual-dtor",
+];
+
+/// Compiles a program of this directory against the headers of this repository, and links nothing.
+fn compile(compiler: &str, standard: &str, source: &str, more: &[&str]) {
+    let language = if compiler == "gcc" { "c" } else { "c++" };
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-S", "-o", "/dev/null", "-Werror", "-x", language, "-I"]);
+    command.arg(manifest().join("include")).arg(format!("-std={standard}")).args(more);
+    run(command.arg(manifest().join("tests/programs").join(source)));
+}
+
+fn are_there() -> bool {
+    is_there("gcc") && is_there("g++")
+}
+
+#[test]
+fn the_headers_have_no_warnings_in_strict_programs() {
+    if !are_there() {
+        return;
+    }
+    for debug in ["-DLW_DEBUG=0", "-DLW_DEBUG=1"] {
+        for standard in ["c11", "c2x"] {
+            compile("gcc", standard, "strict.c", &[&WARNINGS[..], &WARNINGS_OF_C, &[debug]].concat());
+        }
+        for (standard, source) in [("c++11", "strict.c"), ("c++2b", "strict.c"), ("c++17", "strict.cpp")] {
+            compile("g++", standard, source, &[&WARNINGS[..], &WARNINGS_OF_CPP, &[debug]].concat());
+        }
+    }
+}
+
+/// The headers spell attributes as the C library's do, with underscores.
+#[test]
+fn a_program_may_have_macros_with_the_names_of_attributes() {
+    let macros = [
+        "-Dalways_inline=inline __attribute__((__always_inline__))",
+        "-Daligned(bytes)=__attribute__((__aligned__(bytes)))",
+        "-Dcold=__attribute__((__cold__))",
+        "-Dtls_model=7",
+        "-Dunused=__attribute__((__unused__))",
+        "-Dvisibility=7",
+    ];
+    if are_there() {
+        compile("gcc", "c11", "strict.c", &macros);
+        compile("g++", "c++17", "strict.cpp", &macros);
+    }
+}
+
+/// In C++, what the inline functions call is the same in each translation unit, and so are the inline functions.
+#[test]
+fn translation_units_of_cpp_share_the_inline_functions() {
+    if !is_there("g++") {
+        return;
+    }
+    let [one, two] = ["one", "two"].map(|name| {
+        let file = scratch().join(format!("unit-{name}.cpp"));
+        let text = format!(
+            "#include <latchwork.h>\nauto {name}() -> decltype(&lw_mutex_lock) {{ return &lw_mutex_lock; }}\n"
+        );
+        fs::write(&file, text + if name == "two" { MAIN } else { "" }).expect("the directory is there");
+        file
+    });
+    const MAIN: &str = "auto one() -> decltype(&lw_mutex_lock);\nint main() { return one() != two(); }\n";
+    let program = scratch().join("units");
+    let lib = prefix().join("lib");
+    run(Command::new("g++")
+        .args(["-std=c++11", "-I"])
+        .arg(prefix().join("include"))
+        .args([one, two])
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&lib)
+        .arg("-llatchwork")
+        .arg(format!("-Wl,-rpath,{}", lib.display())));
+    run_program(&program, &[]);
+}
