@@ -133,7 +133,7 @@ fn an_installation_can_be_moved() {
 
 /// Two shared libraries of a process have one registry: a reader in one library holds up grace periods in the other. Both may
 /// be linked with the shared library, or each with the archive. A program that is linked with the archive has one registry with a
-/// plug-in that is linked with the shared library.
+/// plug-in that is linked with the shared library. What would have the variables of one copy and the functions of another one ends.
 #[test]
 fn two_libraries_have_one_registry() {
     if !is_there("gcc") {
@@ -156,14 +156,26 @@ fn two_libraries_have_one_registry() {
             .arg(format!("-Wl,-rpath,{}:{}", lib.display(), scratch().display())));
         file
     };
-    for (kind, library) in [("shared", "-llatchwork"), ("static", "-l:liblatchwork.a")] {
+    let archive = "-l:liblatchwork.a";
+    for (kind, library, more) in [
+        ("shared", "-llatchwork", "-O2"),
+        ("static", archive, "-O2"),
+        ("bound", archive, "-Wl,-Bsymbolic-functions"),
+    ] {
         for part in ["READER", "UPDATER"] {
             let define = format!("-D{part}");
             let name = format!("liblwtest-{part}-{kind}.so");
-            compile(&name, &["-fPIC", "-shared", &define, library, "-lgcc_s", "-lm"]);
+            compile(&name, &["-fPIC", "-shared", &define, library, "-lgcc_s", "-lm", more]);
         }
         let [reader, updater] = ["READER", "UPDATER"].map(|part| format!("-l:liblwtest-{part}-{kind}.so"));
-        run_program(&compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]), &[]);
+        let program = compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]);
+        if kind == "bound" {
+            let ended = output(&mut Command::new(program));
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.signal() == Some(6) && said.contains("liblatchwork.so"), "{ended:?}");
+        } else {
+            run_program(&program, &[]);
+        }
     }
     let plugin = scratch().join("liblwtest-UPDATER-shared.so");
     let more = &["-DMAIN", "-DREADER", "-DPLUGIN"];
