@@ -98,6 +98,47 @@ fn cmake_finds_both_libraries() {
     assert!(names.contains(" lw_rcu_synchronize\n"), "{names}");
 }
 
+/// A range of versions is what the program asks for: it may end before this version, or begin at one that breaks programs of this one.
+#[test]
+fn cmake_finds_the_versions_that_a_program_asks_for() {
+    if !is_there("cmake") {
+        return;
+    }
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let this = format!("{major}.{minor}");
+    let next = format!("{major}.{}", minor.parse::<u32>().unwrap() + 1);
+    let asked = [
+        (format!("{this} EXACT"), true),
+        (format!("{this}...<{next}"), true),
+        (format!("0.0.1...{next}"), true),
+        (next.clone(), false),
+        ("0.0.1".into(), false),
+        (format!("0...<{this}"), false),
+        (format!("{next}...9"), false),
+    ];
+    let mut text = "cmake_minimum_required(VERSION 3.19)\nproject(asks NONE)\n".to_owned();
+    let mut expected = String::new();
+    for (version, is_found) in asked {
+        text += &format!(
+            "find_package(latchwork {version} QUIET)\nmessage(\"{version}: ${{latchwork_FOUND}}\")\n"
+        );
+        expected += &format!("{version}: {}\n", u8::from(is_found));
+    }
+    let project = scratch().join("versions");
+    let _ = fs::remove_dir_all(&project);
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix().display());
+    let said =
+        run(Command::new("cmake").arg(prefix).arg("-B").arg(project.join("build")).arg("-S").arg(&project));
+    let found: String = said
+        .lines()
+        .filter(|line| line.ends_with(": 0") || line.ends_with(": 1"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(found, expected, "{said}");
+}
+
 /// The files for pkg-config and CMake name nothing of the directory that it was installed in.
 #[test]
 fn an_installation_can_be_moved() {
