@@ -108,3 +108,44 @@ fn translation_units_of_cpp_share_the_inline_functions() {
         .arg(format!("-Wl,-rpath,{}", lib.display())));
     run_program(&program, &[]);
 }
+
+/// With LW_SAFERECL_IN_STD, a program that is written for C++26 compiles. A standard library that has the names itself keeps them.
+#[test]
+fn the_names_are_in_std_if_they_are_not_there() {
+    const PROGRAM: &str = "#include <atomic>
+#include <memory>
+#include <mutex>
+#ifdef OF_THE_LIBRARY
+#define __cpp_lib_rcu 202306L
+#define __cpp_lib_hazard_pointer 202306L
+namespace std {
+template <class T, class D = default_delete<T>> struct rcu_obj_base { void retire(D = D()) noexcept; };
+template <class T, class D = default_delete<T>> struct hazard_pointer_obj_base { void retire(D = D()) noexcept; };
+mutex &rcu_default_domain() noexcept;
+struct hazard_pointer { template <class T> T *protect(const atomic<T *> &) noexcept; };
+hazard_pointer make_hazard_pointer();
+}
+#endif
+#define LW_SAFERECL_IN_STD
+#include <latchwork/hazard_pointer>
+#include <latchwork/rcu>
+#if __cpp_lib_rcu < 202306L || __cpp_lib_hazard_pointer < 202306L
+#error \"the macros\"
+#endif
+struct route : std::rcu_obj_base<route> {};
+struct node : std::hazard_pointer_obj_base<node> {};
+node *f(const std::atomic<node *> &from) {
+    const std::scoped_lock region(std::rcu_default_domain());
+    (new route)->retire();
+    std::hazard_pointer hazard = std::make_hazard_pointer();
+    return hazard.protect(from);
+}
+";
+    if is_there("g++") {
+        let file = scratch().join("in_std.cpp");
+        fs::write(&file, PROGRAM).expect("the directory is there");
+        for of_library in [&[][..], &["-DOF_THE_LIBRARY"]] {
+            compile("g++", "c++20", file.to_str().expect("a path in UTF-8"), of_library);
+        }
+    }
+}
