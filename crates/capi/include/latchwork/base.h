@@ -16,6 +16,8 @@
 #endif
 #if !defined(__GLIBC__)
 #error "latchwork needs glibc"
+#elif !__GLIBC_PREREQ(2, 32)
+#error "latchwork needs glibc 2.32, for __libc_single_threaded"
 #endif
 
 #define LW_VERSION "0.1.0"

@@ -149,3 +149,19 @@ node *f(const std::atomic<node *> &from) {
         }
     }
 }
+
+/// What is missing in an older C library would be found out by the linker.
+#[test]
+fn an_older_c_library_is_refused() {
+    if !is_there("gcc") {
+        return;
+    }
+    let file = scratch().join("older.c");
+    let text =
+        "#include <features.h>\n#undef __GLIBC_MINOR__\n#define __GLIBC_MINOR__ 31\n#include <latchwork.h>\n";
+    fs::write(&file, text).expect("the directory is there");
+    let refused =
+        output(Command::new("gcc").args(["-fsyntax-only", "-I"]).arg(manifest().join("include")).arg(file));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("glibc 2.32"), "{said}");
+}
