@@ -7,7 +7,10 @@
  *     unlock(&lock);
  *     int result = lw_cond_block(&cond, ticket, clock, time);
  *     result = lw_cond_finish(&cond, ticket, result);
- *     lock(&lock); */
+ *     lock(&lock);
+ *
+ * Fairness: lw_cond_signal wakes the thread that has slept longest, of those with the highest real-time priority. Which thread goes on
+ * first, the mutex decides. */
 #ifndef LATCHWORK_COND_H
 #define LATCHWORK_COND_H
 

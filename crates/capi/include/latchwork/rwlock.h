@@ -6,7 +6,10 @@
  * and calls lw_rwlock_rdlock again may wait for ever for a writer that waits in between; lw_rwlock_rdlock_recursive does not.
  *
  * An upgradable reader reads beside plain readers, keeps writers and other upgradable readers out, and can become a writer
- * with no writer in between. */
+ * with no writer in between.
+ *
+ * Fairness: waiters queue. Threads that come later may pass them for a bounded time, to read or to write. So readers do not keep a
+ * writer out for ever, nor writers a reader. */
 #ifndef LATCHWORK_RWLOCK_H
 #define LATCHWORK_RWLOCK_H
 
