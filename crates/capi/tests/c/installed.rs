@@ -270,6 +270,10 @@ fn a_directory_that_the_installed_files_cannot_name_is_refused() {
             let result = output(install.args(["--uninstall", option, directory]));
             let said = String::from_utf8_lossy(&result.stderr);
             assert!(result.status.code() == Some(2) && said.contains(directory), "{directory}: {said}");
+            // The other way to write it.
+            let mut install = Command::new(manifest().join("../../scripts/install.sh"));
+            let again = output(install.args(["--uninstall", &format!("{option}={directory}")]));
+            assert_eq!(again.stderr, result.stderr);
         }
     }
 }
