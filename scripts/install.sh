@@ -28,6 +28,10 @@ readonly root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 prefix=/usr/local libdir='' destdir='' command=yes uninstall=no
 while (($#)); do
     case $1 in
+    --prefix=* | --libdir=* | --destdir=*)
+        set -- "${1%%=*}" "${1#*=}" "${@:2}"
+        continue
+        ;;
     --prefix | --libdir | --destdir)
         (($# > 1)) || { echo "$1 needs a directory" >&2; exit 2; }
         declare "${1#--}=$2"

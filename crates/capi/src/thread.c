@@ -1,6 +1,9 @@
 /* The calling thread's words, and what they and the headers must have in common with Rust. */
 #include "latchwork.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 /* The row of a thread that has none yet, or none any more. Its first slot is full, with what is no lock. So the inline paths take
  * the slow one, and need not ask whether there is a row. */
 static const struct lw_row no_row = {.slots = {LW_NO_ROW_}};
@@ -20,7 +23,20 @@ __attribute__((visibility("hidden"))) struct lw_thread_debug *lw_thread_debug_ad
     return &lw_thread_debug;
 }
 
+/* `lw_thread` of this copy of the library, by a name that no other shared object's stands for. */
+extern __thread struct lw_thread lw_own_thread
+    __attribute__((alias("lw_thread"), tls_model("initial-exec"), visibility("hidden")));
+
+/* Two shared objects that are linked with the archive use the functions and variables of the first one. With
+ * -Bsymbolic-functions, the second one would use its own functions over the variables of the first one: then neither would know of the
+ * other's readers, nor of its own. So there this ends the process. */
 __attribute__((visibility("hidden"))) struct lw_thread *lw_thread_address(void) {
+    if (LW_UNLIKELY(&lw_own_thread != &lw_thread)) {
+        fputs("latchwork: the process has two copies of the library, and would use the functions of one over the variables of the other. "
+              "Link shared objects with liblatchwork.so, and have a program export the names of its liblatchwork.a\n",
+              stderr);
+        abort();
+    }
     return &lw_thread;
 }
 

@@ -23,6 +23,8 @@ mod full;
 mod installed;
 #[path = "c/man.rs"]
 mod man;
+#[path = "c/strict.rs"]
+mod strict;
 #[path = "c/tools.rs"]
 mod tools;
 

@@ -16,6 +16,8 @@
 #endif
 #if !defined(__GLIBC__)
 #error "latchwork needs glibc"
+#elif !__GLIBC_PREREQ(2, 32)
+#error "latchwork needs glibc 2.32, for __libc_single_threaded"
 #endif
 
 #define LW_VERSION "0.1.0"
@@ -32,19 +34,26 @@
 #define LW_STATIC_ASSERT(condition, text) static_assert(condition, text)
 #define LW_NOEXCEPT noexcept
 #define LW_ALIGNOF(type) alignof(type)
+#define LW_NULL_ nullptr
+#define LW_CAST_(type, value) reinterpret_cast<type>(value)
+/* Not static: an inline function of C++ is the same in each translation unit, and so must be what it calls. A module, too, exports
+ * no function that calls a static one. Hidden: each shared object has its own copies, as with static functions. */
+#define LW_INLINE inline __attribute__((__always_inline__, __visibility__("hidden")))
 #else
 #define LW_BEGIN_C
 #define LW_END_C
 #define LW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #define LW_NOEXCEPT
 #define LW_ALIGNOF(type) _Alignof(type)
+#define LW_NULL_ NULL
+#define LW_CAST_(type, value) ((type)(value))
+#define LW_INLINE static inline __attribute__((__always_inline__, __unused__))
 #endif
 
-#define LW_INLINE static inline __attribute__((always_inline, unused))
 #define LW_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define LW_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 /* A slow path: the compiler lays the call out apart, and assumes nothing else. */
-#define LW_COLD __attribute__((cold))
+#define LW_COLD __attribute__((__cold__))
 
 /* Clang's thread-safety analysis (-Wthread-safety). */
 #if defined(__clang__) && !defined(LW_NO_THREAD_SAFETY_ATTRIBUTES)
@@ -92,8 +101,8 @@ LW_BEGIN_C
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
 LW_END_C
-#define LW_TSAN_ACQUIRE(address) __tsan_acquire((void *)(uintptr_t)(address))
-#define LW_TSAN_RELEASE(address) __tsan_release((void *)(uintptr_t)(address))
+#define LW_TSAN_ACQUIRE(address) __tsan_acquire(LW_CAST_(void *, LW_CAST_(uintptr_t, address)))
+#define LW_TSAN_RELEASE(address) __tsan_release(LW_CAST_(void *, LW_CAST_(uintptr_t, address)))
 #elif LW_VALGRIND
 #define LW_TSAN_ACQUIRE(address) ANNOTATE_HAPPENS_AFTER(address)
 #define LW_TSAN_RELEASE(address) ANNOTATE_HAPPENS_BEFORE(address)
@@ -152,7 +161,7 @@ struct lw_clocks {
 /* A thread's row of slots: which reader-writer locks it reads. */
 struct lw_row {
     uint64_t slots[8];
-    uint64_t unused;
+    uint64_t reserved;
     uint64_t unbiased; /* the lock that the thread last found without bias to readers */
 };
 
@@ -183,10 +192,10 @@ struct lw_thread_debug {
     } held[14];
 };
 LW_STATIC_ASSERT(sizeof(struct lw_thread_debug) == 240, "the words for debuggers have another layout");
-extern __thread struct lw_thread_debug lw_thread_debug __attribute__((tls_model("initial-exec")));
+extern __thread struct lw_thread_debug lw_thread_debug __attribute__((__tls_model__("initial-exec")));
 
 /* In liblatchwork.so this is one variable for all shared objects of the process. */
-extern __thread struct lw_thread lw_thread __attribute__((tls_model("initial-exec")));
+extern __thread struct lw_thread lw_thread __attribute__((__tls_model__("initial-exec")));
 
 /* Prepares the asymmetric fences of the process (membarrier). A lock does that by itself at its first contention; while
  * the process has one thread it is free, and may take milliseconds later. So a program may call this early in main. */

@@ -32,11 +32,13 @@ struct time_point {
 
 inline timespec to_timespec(std::chrono::nanoseconds since_epoch) noexcept {
     using namespace std::chrono;
-    if (since_epoch.count() < 0) {
-        return {0, 0};
+    timespec time = {0, 0};
+    if (since_epoch.count() > 0) {
+        const auto whole = duration_cast<seconds>(since_epoch);
+        time.tv_sec = whole.count();
+        time.tv_nsec = (since_epoch - whole).count();
     }
-    const auto whole = duration_cast<seconds>(since_epoch);
-    return {static_cast<time_t>(whole.count()), static_cast<long>((since_epoch - whole).count())};
+    return time;
 }
 
 /* Nanoseconds in which every duration fits: one of coarse units may be 10^9 times as long as the longest of nanoseconds. */
@@ -46,7 +48,7 @@ using wide = std::chrono::duration<long double, std::nano>;
 template <class Rep, class Period>
 std::chrono::nanoseconds to_nanos(const std::chrono::duration<Rep, Period> &duration) {
     using namespace std::chrono;
-    constexpr nanoseconds most = nanoseconds::max() / 2;
+    constexpr nanoseconds most = (nanoseconds::max)() / 2;
     const long double count = duration_cast<wide>(duration).count();
     if (!(count > wide(-most).count())) {
         return -most;
@@ -82,7 +84,7 @@ time_point to_c(const std::chrono::time_point<Clock, Duration> &time) {
 template <class Rep, class Period>
 std::chrono::steady_clock::time_point after(const std::chrono::duration<Rep, Period> &duration) {
     const auto now = std::chrono::steady_clock::now();
-    return now + std::min(to_nanos(duration), std::chrono::steady_clock::time_point::max() - now);
+    return now + (std::min)(to_nanos(duration), (std::chrono::steady_clock::time_point::max)() - now);
 }
 
 template <class Clock>

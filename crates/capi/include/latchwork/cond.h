@@ -7,7 +7,10 @@
  *     unlock(&lock);
  *     int result = lw_cond_block(&cond, ticket, clock, time);
  *     result = lw_cond_finish(&cond, ticket, result);
- *     lock(&lock); */
+ *     lock(&lock);
+ *
+ * Fairness: lw_cond_signal wakes the thread that has slept longest, of those with the highest real-time priority. Which thread goes on
+ * first, the mutex decides. */
 #ifndef LATCHWORK_COND_H
 #define LATCHWORK_COND_H
 
@@ -57,7 +60,7 @@ LW_INLINE int lw_cond_destroy(lw_cond_t *cond) {
 /* Releases the mutex, waits for a notification, and acquires the mutex again. Returns 0. */
 LW_INLINE int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex) LW_REQUIRES(mutex) LW_NO_ANALYSIS {
     LW_TSAN_RELEASE(mutex);
-    lw_cond_wait_slow(cond, mutex, LW_CLOCK_MONOTONIC, 0);
+    lw_cond_wait_slow(cond, mutex, LW_CLOCK_MONOTONIC, LW_NULL_);
     LW_TSAN_ACQUIRE(mutex);
     return 0;
 }

@@ -136,7 +136,7 @@ class condition_variable_any {
 
         condition_variable_any &condition_;
         const std::stop_token &token_;
-        mutex order_;
+        mutex order_{};
         bool is_counted_ = false; /* the waiter, by the condition variable */
         /* Last: it may call at once, and its destructor waits for a call in another thread. */
         std::stop_callback<notify> callback_;

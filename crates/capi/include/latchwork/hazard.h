@@ -27,7 +27,7 @@ typedef struct lw_hazard {
     uintptr_t protected_head; /* 0, or the address of the head of the object that is protected */
     uint32_t fenced;          /* not 0 if the process has no light fences */
     void *next;
-} __attribute__((aligned(64))) lw_hazard;
+} __attribute__((__aligned__(64))) lw_hazard;
 
 LW_STATIC_ASSERT(sizeof(lw_hazard) == 64 && offsetof(lw_hazard, fenced) == 8, "lw_hazard has another layout");
 
@@ -70,7 +70,7 @@ void lw_hazard_domain_garbage(lw_hazard_domain *domain, lw_garbage *garbage) LW_
 LW_INLINE void lw_hazard_set(lw_hazard *hazard, const lw_rcu_head *head) {
     LW_TSAN_RELEASE(hazard);
     /* Release: what was done with the previous object happens before its reclamation. */
-    __atomic_store_n(&hazard->protected_head, (uintptr_t)head, __ATOMIC_RELEASE);
+    __atomic_store_n(&hazard->protected_head, LW_CAST_(uintptr_t, head), __ATOMIC_RELEASE);
     if (LW_UNLIKELY(__atomic_load_n(&hazard->fenced, __ATOMIC_RELAXED))) {
         /* As a full fence, which ThreadSanitizer understands. */
         __atomic_fetch_add(&hazard->fenced, 0, __ATOMIC_SEQ_CST);
@@ -88,11 +88,11 @@ LW_INLINE void lw_hazard_clear(lw_hazard *hazard) {
 /* Reads a pointer to an object and protects the object. `head` is the offset of the head in the object, or 0 if the object
  * has no head. */
 LW_INLINE void *lw_hazard_protect(lw_hazard *hazard, const void *from, size_t head) {
-    void *const *place = (void *const *)from;
+    void *const *place = LW_CAST_(void *const *, from);
     void *object = __atomic_load_n(place, __ATOMIC_RELAXED);
     for (;;) {
         void *now;
-        lw_hazard_set(hazard, object ? (const lw_rcu_head *)(const void *)((const char *)object + head) : 0);
+        lw_hazard_set(hazard, object ? LW_CAST_(const lw_rcu_head *, LW_CAST_(uintptr_t, object) + head) : LW_NULL_);
         now = __atomic_load_n(place, __ATOMIC_ACQUIRE);
         if (LW_LIKELY(now == object)) {
             return object;

@@ -104,44 +104,44 @@ void lw_any_mutex_destroy(lw_any_mutex_t *lock) LW_NOEXCEPT;
 int lw_any_rwlock_init(lw_any_rwlock_t *lock, const char *name) LW_NOEXCEPT;
 void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
 
-/* The functions of a mutex, over a table and the lock's bytes. */
-#define LW_MUTEX_FUNCTIONS_(name, type, ops_, raw_)                                                                          \
-    LW_INLINE int name##_lock(type *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {                                                 \
+/* The functions of a mutex, over a table and the lock's bytes. `storage`: static for members of a class, else nothing. */
+#define LW_MUTEX_FUNCTIONS_(storage, name, type, ops_, raw_)                                                               \
+    storage LW_INLINE int name##_lock(type *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {                                        \
         lw_token token = (ops_)->lock(raw_);                                                                               \
         LW_TSAN_ACQUIRE(raw_);                                                                                             \
         lock->token = token;                                                                                               \
         return 0;                                                                                                          \
     }                                                                                                                      \
-    LW_INLINE int name##_taken_(type *lock, int result, lw_token token) {                                                  \
+    storage LW_INLINE int name##_taken_(type *lock, int result, lw_token token) {                                          \
         if (result == 0) {                                                                                                 \
             LW_TSAN_ACQUIRE(raw_);                                                                                         \
             lock->token = token;                                                                                           \
         }                                                                                                                  \
         return result;                                                                                                     \
     }                                                                                                                      \
-    LW_INLINE int name##_trylock(type *lock) LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                                      \
+    storage LW_INLINE int name##_trylock(type *lock) LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                              \
         lw_token token = 0;                                                                                                \
         int result = (ops_)->trylock(raw_, &token);                                                                        \
         return name##_taken_(lock, result, token);                                                                         \
     }                                                                                                                      \
-    LW_INLINE int name##_clocklock(type *lock, int clock, const struct timespec *time)                               \
+    storage LW_INLINE int name##_clocklock(type *lock, int clock, const struct timespec *time)                             \
         LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                                                                           \
         lw_token token = 0;                                                                                                \
         int result = (ops_)->clocklock(raw_, clock, time, &token);                                                         \
         return name##_taken_(lock, result, token);                                                                         \
     }                                                                                                                      \
-    LW_INLINE int name##_unlock(type *lock) LW_RELEASE(lock) LW_NO_ANALYSIS {                                              \
+    storage LW_INLINE int name##_unlock(type *lock) LW_RELEASE(lock) LW_NO_ANALYSIS {                                      \
         lw_token token = lock->token;                                                                                      \
         LW_TSAN_RELEASE(raw_);                                                                                             \
         (ops_)->unlock(raw_, token);                                                                                       \
         return 0;                                                                                                          \
     }                                                                                                                      \
     /* ENOTSUP if the lock has no fair unlock: then the caller still holds it. */                                          \
-    LW_INLINE int name##_unlock_fair(type *lock) LW_NO_ANALYSIS {                                                          \
+    storage LW_INLINE int name##_unlock_fair(type *lock) LW_NO_ANALYSIS {                                                  \
+        lw_token token = lock->token;                                                                                      \
         if (!(ops_)->unlock_fair) {                                                                                        \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
-        lw_token token = lock->token;                                                                                      \
         LW_TSAN_RELEASE(raw_);                                                                                             \
         (ops_)->unlock_fair(raw_, token);                                                                                  \
         return 0;                                                                                                          \
@@ -149,22 +149,22 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
 
 /* The functions of a reader-writer lock. ThreadSanitizer: the token's address stands for writers, that of its second half for
  * upgradable readers, and the lock's for readers. */
-#define LW_UPGRADERS_(lock) ((char *)&(lock)->token + 4)
-#define LW_RWLOCK_FUNCTIONS_(name, type, ops_, raw_)                                                                         \
-    LW_INLINE int name##_read_(type *lock, int result) {                                                                   \
+#define LW_UPGRADERS_(lock) (LW_CAST_(char *, &(lock)->token) + 4)
+#define LW_RWLOCK_FUNCTIONS_(storage, name, type, ops_, raw_)                                                              \
+    storage LW_INLINE int name##_read_(type *lock, int result) {                                                           \
         if (result == 0) {                                                                                                 \
             LW_TSAN_ACQUIRE(&lock->token);                                                                                 \
         }                                                                                                                  \
         return result;                                                                                                     \
     }                                                                                                                      \
-    LW_INLINE int name##_upgradable_(type *lock, int result) {                                                             \
+    storage LW_INLINE int name##_upgradable_(type *lock, int result) {                                                     \
         if (result == 0) {                                                                                                 \
             LW_TSAN_ACQUIRE(&lock->token);                                                                                 \
             LW_TSAN_ACQUIRE(LW_UPGRADERS_(lock));                                                                          \
         }                                                                                                                  \
         return result;                                                                                                     \
     }                                                                                                                      \
-    LW_INLINE int name##_written_(type *lock, int result, lw_token token) {                                                \
+    storage LW_INLINE int name##_written_(type *lock, int result, lw_token token) {                                        \
         if (result == 0) {                                                                                                 \
             LW_TSAN_ACQUIRE(&lock->token);                                                                                 \
             LW_TSAN_ACQUIRE(raw_);                                                                                         \
@@ -172,71 +172,73 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         }                                                                                                                  \
         return result;                                                                                                     \
     }                                                                                                                      \
-    LW_INLINE int name##_rdlock(type *lock, lw_token *token) LW_ACQUIRE_SHARED(lock) LW_NO_ANALYSIS {                      \
+    storage LW_INLINE int name##_rdlock(type *lock, lw_token *token) LW_ACQUIRE_SHARED(lock) LW_NO_ANALYSIS {              \
         *token = (ops_)->rdlock(raw_);                                                                                     \
         return name##_read_(lock, 0);                                                                                      \
     }                                                                                                                      \
-    LW_INLINE int name##_tryrdlock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {            \
+    storage LW_INLINE int name##_tryrdlock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {    \
         return name##_read_(lock, (ops_)->tryrdlock(raw_, token));                                                         \
     }                                                                                                                      \
-    LW_INLINE int name##_clockrdlock(type *lock, int clock, const struct timespec *time, lw_token *token)            \
+    storage LW_INLINE int name##_clockrdlock(type *lock, int clock, const struct timespec *time, lw_token *token)          \
         LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {                                                                    \
         return name##_read_(lock, (ops_)->clockrdlock(raw_, clock, time, token));                                          \
     }                                                                                                                      \
-    LW_INLINE int name##_rdunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {                     \
+    storage LW_INLINE int name##_rdunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {             \
         LW_TSAN_RELEASE(raw_);                                                                                             \
         (ops_)->rdunlock(raw_, token);                                                                                     \
         return 0;                                                                                                          \
     }                                                                                                                      \
-    LW_INLINE int name##_wrlock(type *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {                                              \
+    storage LW_INLINE int name##_wrlock(type *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {                                      \
         return name##_written_(lock, 0, (ops_)->wrlock(raw_));                                                             \
     }                                                                                                                      \
-    LW_INLINE int name##_trywrlock(type *lock) LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                                    \
+    storage LW_INLINE int name##_trywrlock(type *lock) LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                            \
         lw_token token = 0;                                                                                                \
         int result = (ops_)->trywrlock(raw_, &token);                                                                      \
         return name##_written_(lock, result, token);                                                                       \
     }                                                                                                                      \
-    LW_INLINE int name##_clockwrlock(type *lock, int clock, const struct timespec *time)                             \
+    storage LW_INLINE int name##_clockwrlock(type *lock, int clock, const struct timespec *time)                           \
         LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {                                                                           \
         lw_token token = 0;                                                                                                \
         int result = (ops_)->clockwrlock(raw_, clock, time, &token);                                                       \
         return name##_written_(lock, result, token);                                                                       \
     }                                                                                                                      \
-    LW_INLINE int name##_wrunlock(type *lock) LW_RELEASE(lock) LW_NO_ANALYSIS {                                            \
+    storage LW_INLINE int name##_wrunlock(type *lock) LW_RELEASE(lock) LW_NO_ANALYSIS {                                    \
         lw_token token = lock->token;                                                                                      \
         LW_TSAN_RELEASE(&lock->token);                                                                                     \
         (ops_)->wrunlock(raw_, token);                                                                                     \
         return 0;                                                                                                          \
     }                                                                                                                      \
     /* ENOTSUP if the lock cannot: then the caller still writes. */                                                        \
-    LW_INLINE int name##_downgrade(type *lock, lw_token *token) LW_NO_ANALYSIS {                                           \
+    storage LW_INLINE int name##_downgrade(type *lock, lw_token *token) LW_NO_ANALYSIS {                                   \
+        lw_token written = lock->token;                                                                                    \
         if (!(ops_)->downgrade) {                                                                                          \
+            *token = 0; /* else compilers warn of its use */                                                               \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
-        lw_token written = lock->token;                                                                                    \
         LW_TSAN_RELEASE(&lock->token);                                                                                     \
         *token = (ops_)->downgrade(raw_, written);                                                                         \
         return 0;                                                                                                          \
     }                                                                                                                      \
     /* Upgradable reads. ENOTSUP if the lock has none: then the acquisition stays as it was. */                            \
-    LW_INLINE int name##_uplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {               \
+    storage LW_INLINE int name##_uplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {       \
         if (!(ops_)->upgrade) {                                                                                            \
+            *token = 0;                                                                                                    \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
         *token = (ops_)->upgrade->uplock(raw_);                                                                            \
         return name##_upgradable_(lock, 0);                                                                                \
     }                                                                                                                      \
-    LW_INLINE int name##_tryuplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {            \
+    storage LW_INLINE int name##_tryuplock(type *lock, lw_token *token) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {    \
         return (ops_)->upgrade ? name##_upgradable_(lock, (ops_)->upgrade->tryuplock(raw_, token)) : ENOTSUP;              \
     }                                                                                                                      \
-    LW_INLINE int name##_clockuplock(type *lock, int clock, const struct timespec *time, lw_token *token)                  \
+    storage LW_INLINE int name##_clockuplock(type *lock, int clock, const struct timespec *time, lw_token *token)          \
         LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {                                                                    \
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
         return name##_upgradable_(lock, (ops_)->upgrade->clockuplock(raw_, clock, time, token));                           \
     }                                                                                                                      \
-    LW_INLINE int name##_upunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {                     \
+    storage LW_INLINE int name##_upunlock(type *lock, lw_token token) LW_RELEASE_SHARED(lock) LW_NO_ANALYSIS {             \
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
@@ -246,24 +248,24 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         return 0;                                                                                                          \
     }                                                                                                                      \
     /* Ends the upgradable read: the caller writes. */                                                                     \
-    LW_INLINE int name##_upgrade(type *lock, lw_token token) LW_NO_ANALYSIS {                                              \
+    storage LW_INLINE int name##_upgrade(type *lock, lw_token token) LW_NO_ANALYSIS {                                      \
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
         return name##_written_(lock, 0, (ops_)->upgrade->upgrade(raw_, token));                                            \
     }                                                                                                                      \
     /* If these two fail, the upgradable read goes on, with the token that they leave in `token`. */                       \
-    LW_INLINE int name##_tryupgrade(type *lock, lw_token *token) LW_NO_ANALYSIS {                                          \
+    storage LW_INLINE int name##_tryupgrade(type *lock, lw_token *token) LW_NO_ANALYSIS {                                  \
         int result = (ops_)->upgrade ? (ops_)->upgrade->tryupgrade(raw_, token) : ENOTSUP;                                 \
         return name##_written_(lock, result, *token);                                                                      \
     }                                                                                                                      \
-    LW_INLINE int name##_clockupgrade(type *lock, int clock, const struct timespec *time, lw_token *token)                 \
+    storage LW_INLINE int name##_clockupgrade(type *lock, int clock, const struct timespec *time, lw_token *token)         \
         LW_NO_ANALYSIS {                                                                                                   \
         int result = (ops_)->upgrade ? (ops_)->upgrade->clockupgrade(raw_, clock, time, token) : ENOTSUP;                  \
         return name##_written_(lock, result, *token);                                                                      \
     }                                                                                                                      \
     /* Turns the token of an upgradable read into that of a plain one. */                                                  \
-    LW_INLINE int name##_downgrade_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                                \
+    storage LW_INLINE int name##_downgrade_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                        \
         if (!(ops_)->upgrade) {                                                                                            \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
@@ -271,34 +273,35 @@ void lw_any_rwlock_destroy(lw_any_rwlock_t *lock) LW_NOEXCEPT;
         *token = (ops_)->upgrade->downgrade_upgradable(raw_, *token);                                                      \
         return 0;                                                                                                          \
     }                                                                                                                      \
-    LW_INLINE int name##_downgrade_to_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                             \
+    storage LW_INLINE int name##_downgrade_to_upgradable(type *lock, lw_token *token) LW_NO_ANALYSIS {                     \
+        lw_token written = lock->token;                                                                                    \
         if (!(ops_)->upgrade) {                                                                                            \
+            *token = 0;                                                                                                    \
             return ENOTSUP;                                                                                                \
         }                                                                                                                  \
-        lw_token written = lock->token;                                                                                    \
         LW_TSAN_RELEASE(&lock->token);                                                                                     \
         *token = (ops_)->upgrade->downgrade_to_upgradable(raw_, written);                                                  \
         return 0;                                                                                                          \
     }
 
-LW_MUTEX_FUNCTIONS_(lw_any_mutex, lw_any_mutex_t, lock->ops, lock->raw)
-LW_RWLOCK_FUNCTIONS_(lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
+LW_MUTEX_FUNCTIONS_(, lw_any_mutex, lw_any_mutex_t, lock->ops, lock->raw)
+LW_RWLOCK_FUNCTIONS_(, lw_any_rwlock, lw_any_rwlock_t, lock->ops, lock->raw)
 
 #define LW_MUTEX_TYPE_(name, bytes, align, kind)                                                                             \
     extern const lw_mutex_ops lw_##name##_ops;                                                                             \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
-        uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \
+        uint64_t raw[(bytes) / 8] __attribute__((__aligned__(align)));                                                         \
         lw_token token;                                                                                                    \
     } lw_##name##_t;                                                                                                       \
-    LW_MUTEX_FUNCTIONS_(lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)
+    LW_MUTEX_FUNCTIONS_(, lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)
 
 #define LW_RWLOCK_TYPE_(name, bytes, align, kind)                                                                            \
     extern const lw_rwlock_ops lw_##name##_ops;                                                                            \
     typedef struct LW_CAPABILITY("mutex") lw_##name {                                                                      \
-        uint64_t raw[(bytes) / 8] __attribute__((aligned(align)));                                                         \
+        uint64_t raw[(bytes) / 8] __attribute__((__aligned__(align)));                                                         \
         lw_token token;                                                                                                    \
     } lw_##name##_t;                                                                                                       \
-    LW_RWLOCK_FUNCTIONS_(lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)                                            \
+    LW_RWLOCK_FUNCTIONS_(, lw_##name, lw_##name##_t, &lw_##name##_ops, lock->raw)                                            \
     LW_INLINE void lw_##name##_destroy(lw_##name##_t *lock) { lw_##name##_ops.destroy(lock->raw); }
 
 #include "registered.h"

@@ -29,14 +29,14 @@ enum class kind { plain, fair, downgradable, upgradable };
         using type = lw_##name##_t;                                                                                        \
         static constexpr detail::kind kind = detail::kind::kind_;                                                          \
         static const lw_mutex_ops &ops() noexcept { return lw_##name##_ops; }                                              \
-        LW_MUTEX_FUNCTIONS_(call, type, &lw_##name##_ops, lock->raw)                                                       \
+        LW_MUTEX_FUNCTIONS_(static, call, type, &lw_##name##_ops, lock->raw)                                                       \
     };
 #define LW_RWLOCK_TYPE_(name, bytes, align, kind_)                                                                           \
     struct name {                                                                                                          \
         using type = lw_##name##_t;                                                                                        \
         static constexpr detail::kind kind = detail::kind::kind_;                                                          \
         static const lw_rwlock_ops &ops() noexcept { return lw_##name##_ops; }                                             \
-        LW_RWLOCK_FUNCTIONS_(call, type, &lw_##name##_ops, lock->raw)                                                      \
+        LW_RWLOCK_FUNCTIONS_(static, call, type, &lw_##name##_ops, lock->raw)                                                      \
     };
 #include "registered.h"
 #undef LW_MUTEX_TYPE_

@@ -21,7 +21,7 @@ typedef struct LW_CAPABILITY("mutex") lw_mutex {
     void *tail;
 } lw_mutex_t;
 
-#define LW_MUTEX_INIT { 0, 0, 0 }
+#define LW_MUTEX_INIT { 0, 0, LW_NULL_ }
 /* The word of a mutex that is held, and for which no thread waits. */
 #define LW_MUTEX_HELD_ 1u
 
@@ -38,7 +38,7 @@ void lw_mutex_unlock_fair_slow(lw_mutex_t *mutex) LW_NOEXCEPT LW_COLD;
 LW_INLINE int lw_mutex_init(lw_mutex_t *mutex) {
     mutex->word = 0;
     mutex->turn = 0;
-    mutex->tail = 0;
+    mutex->tail = LW_NULL_;
     return 0;
 }
 
@@ -69,7 +69,7 @@ LW_INLINE int lw_mutex_take_(lw_mutex_t *mutex) LW_NO_ANALYSIS {
 /* Acquires the mutex, and waits as long as that takes. Returns 0. */
 LW_INLINE int lw_mutex_lock(lw_mutex_t *mutex) LW_ACQUIRE(mutex) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    lw_debug_acquire(mutex, 0, 0, 0);
+    lw_debug_acquire(mutex, 0, 0, LW_NULL_);
 #else
     if (LW_UNLIKELY(!lw_mutex_take_(mutex))) {
         lw_mutex_lock_slow(mutex);
@@ -82,7 +82,7 @@ LW_INLINE int lw_mutex_lock(lw_mutex_t *mutex) LW_ACQUIRE(mutex) LW_NO_ANALYSIS 
 /* Acquires the mutex if that is possible without waiting. Returns 0 or EBUSY. */
 LW_INLINE int lw_mutex_trylock(lw_mutex_t *mutex) LW_TRY_ACQUIRE(0, mutex) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    int result = lw_debug_acquire(mutex, 4, 0, 0);
+    int result = lw_debug_acquire(mutex, 4, 0, LW_NULL_);
 #else
     int result = LW_LIKELY(lw_mutex_take_(mutex)) ? 0 : lw_mutex_trylock_slow(mutex);
 #endif
@@ -119,7 +119,7 @@ LW_INLINE int lw_mutex_unlock(lw_mutex_t *mutex) LW_RELEASE(mutex) LW_NO_ANALYSI
     return 0;
 #endif
     /* A processor may answer a load of the word late if a locked instruction has just written it. So this looks at the queue. */
-    if (LW_LIKELY(lw_is_pointer_(&mutex->tail, 0, __ATOMIC_RELAXED))) {
+    if (LW_LIKELY(lw_is_pointer_(&mutex->tail, LW_NULL_, __ATOMIC_RELAXED))) {
         /* Release: pairs with the acquire of the next holder's exchange. */
         __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     } else {

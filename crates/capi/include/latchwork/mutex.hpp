@@ -89,7 +89,7 @@ class LW_CAPABILITY("mutex") recursive_mutex {
     /* A thread's words have an address that no other live thread's have. */
     static const void *me() noexcept { return &lw_thread; }
     bool is_mine() const noexcept { return owner_.load(std::memory_order_relaxed) == me(); }
-    bool more() noexcept { return depth_ != std::numeric_limits<uint32_t>::max() && ++depth_ != 0; }
+    bool more() noexcept { return depth_ != (std::numeric_limits<uint32_t>::max)() && ++depth_ != 0; }
     bool again() {
         if (!is_mine()) {
             return false;

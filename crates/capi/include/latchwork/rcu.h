@@ -85,12 +85,13 @@ LW_INLINE int lw_rcu_is_reading(void) {
 
 /* Ends the innermost section of the calling thread. There must be one: with LW_DEBUG, the process ends with a message if not. */
 LW_INLINE void lw_rcu_read_unlock(void) {
+    uint64_t *word;
 #if LW_DEBUG
     if (!lw_rcu_is_reading()) {
         lw_debug_no_section("lw_rcu_read_unlock");
     }
 #endif
-    uint64_t *word = &lw_thread.record->section;
+    word = &lw_thread.record->section;
     LW_TSAN_RELEASE(lw_thread.clocks);
     /* Release: what was done in the section happens before the end of the grace period that waits for it. */
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
@@ -106,12 +107,13 @@ LW_INLINE void lw_epoch_enter(void) {
 }
 
 LW_INLINE void lw_epoch_leave(void) {
+    uint64_t *word;
 #if LW_DEBUG
     if (!lw_thread.record || lw_section_depth_(&lw_thread.record->pinned) == 0) {
         lw_debug_no_section("lw_epoch_leave");
     }
 #endif
-    uint64_t *word = &lw_thread.record->pinned;
+    word = &lw_thread.record->pinned;
     LW_TSAN_RELEASE(lw_thread.clocks);
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
 }
@@ -214,10 +216,10 @@ lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
  * own it ends the process, with a message, if an object is left: it would wait for ever. */
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
-lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((const));
+lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((__const__));
 /* A second domain of the whole process, for objects that are retired by lw_rcu_call_ordered only: that of rcu_default_domain() in
  * latchwork/rcu. */
-lw_rcu_domain *lw_rcu_ordered_domain(void) LW_NOEXCEPT __attribute__((const));
+lw_rcu_domain *lw_rcu_ordered_domain(void) LW_NOEXCEPT __attribute__((__const__));
 
 /* The same for epochs. In a section of the caller's own, lw_epoch_barrier ends the process, with a message. */
 void lw_epoch_call(lw_epoch_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;

@@ -52,7 +52,7 @@ typedef struct lw_rcu_hlist {
 #define LW_RCU_LIST_INIT(list) {&(list), &(list)}
 
 /* The object of which `node` is the field `member`. */
-#define lw_rcu_entry(node, type, member) ((type *)(void *)((char *)(node) - offsetof(type, member)))
+#define lw_rcu_entry(node, type, member) LW_CAST_(type *, LW_CAST_(uintptr_t, node) - offsetof(type, member))
 
 /* What pairs with what: (A) an updater stores a link (lw_rcu_assign), and a reader follows it (lw_rcu_dereference): the reader sees what
  * is in the node. A removal is (A) as well: the link that it stores leads to a node that another thread may have made. */
@@ -79,7 +79,7 @@ LW_INLINE void lw_rcu_list_add_last(lw_rcu_list *node, lw_rcu_list *list) { lw_r
 LW_INLINE void lw_rcu_list_remove(lw_rcu_list *node) {
     node->next->previous = node->previous;
     lw_rcu_assign(&node->previous->next, node->next); /* (A) */
-    node->previous = NULL; /* a second removal crashes at once */
+    node->previous = LW_NULL_; /* a second removal crashes at once */
 }
 
 /* Puts `node` in the place of `old`, which is removed: a reader finds one of them. */
@@ -88,7 +88,7 @@ LW_INLINE void lw_rcu_list_replace(lw_rcu_list *old, lw_rcu_list *node) {
     node->previous = old->previous;
     node->next->previous = node;
     lw_rcu_assign(&node->previous->next, node); /* (A) */
-    old->previous = NULL;
+    old->previous = LW_NULL_;
 }
 
 /* For each node of a list, in a section: `node` is declared here. Removing that node does not disturb the walk. */
@@ -112,7 +112,7 @@ LW_INLINE void lw_rcu_hlist_remove(lw_rcu_hlist_node *node) {
         node->next->link = node->link;
     }
     lw_rcu_assign(node->link, node->next); /* (A) */
-    node->link = NULL;
+    node->link = LW_NULL_;
 }
 
 /* For each node of a list, as lw_rcu_list_for_each. */

@@ -47,10 +47,7 @@ template <class T> class rcu_ptr {
 
       private:
         friend class rcu_ptr;
-        explicit reference(Node *const *from) noexcept {
-            lw_rcu_read_lock();
-            node_ = lw_rcu_dereference(from);
-        }
+        explicit reference(Node *const *from) noexcept : node_((lw_rcu_read_lock(), lw_rcu_dereference(from))) {}
         const Node *node_;
     };
 

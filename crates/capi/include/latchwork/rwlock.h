@@ -6,7 +6,10 @@
  * and calls lw_rwlock_rdlock again may wait for ever for a writer that waits in between; lw_rwlock_rdlock_recursive does not.
  *
  * An upgradable reader reads beside plain readers, keeps writers and other upgradable readers out, and can become a writer
- * with no writer in between. */
+ * with no writer in between.
+ *
+ * Fairness: waiters queue. Threads that come later may pass them for a bounded time, to read or to write. So readers do not keep a
+ * writer out for ever, nor writers a reader. */
 #ifndef LATCHWORK_RWLOCK_H
 #define LATCHWORK_RWLOCK_H
 
@@ -24,7 +27,7 @@ typedef struct LW_CAPABILITY("mutex") lw_rwlock {
     uint32_t in_a_row;
 } lw_rwlock_t;
 
-#define LW_RWLOCK_INIT { 0, 0, 0, 0, 0, 0, 0 }
+#define LW_RWLOCK_INIT { 0, 0, LW_NULL_, 0, 0, 0, 0 }
 /* The bias with which readers use slots. */
 #define LW_RWLOCK_BIASED_ 16u
 /* From here on, threads wait for readers in slots (`revoking`). */
@@ -69,7 +72,7 @@ int lw_rwlock_is_locked_slow(const lw_rwlock_t *lock) LW_NOEXCEPT;
 /* Makes the memory at `lock` an unlocked lock. Returns 0. */
 LW_INLINE int lw_rwlock_init(lw_rwlock_t *lock) {
     lock->word = lock->readers = lock->turn = lock->padding = lock->bias = lock->in_a_row = 0;
-    lock->tail = 0;
+    lock->tail = LW_NULL_;
     return 0;
 }
 
@@ -89,11 +92,11 @@ LW_INLINE void lw_rwlock_name(lw_rwlock_t *lock, const char *name) { lw_name(loc
 LW_INLINE int lw_rwlock_rdtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
     struct lw_row *row = lw_thread.row;
     /* Acquire: another thread may have emptied the slot. The last row is that of a thread which has none yet: its slot is full. */
-    if (LW_UNLIKELY(lw_is_long_(&row->unbiased, (uintptr_t)lock, __ATOMIC_RELAXED)) ||
+    if (LW_UNLIKELY(lw_is_long_(&row->unbiased, LW_CAST_(uintptr_t, lock), __ATOMIC_RELAXED)) ||
         LW_UNLIKELY(!lw_is_long_(&row->slots[0], 0, __ATOMIC_ACQUIRE))) {
         return 0;
     }
-    __atomic_store_n(&row->slots[0], (uintptr_t)lock, __ATOMIC_RELEASE);
+    __atomic_store_n(&row->slots[0], LW_CAST_(uintptr_t, lock), __ATOMIC_RELEASE);
     /* A writer that revokes the bias issues membarrier after it has changed the bias: it sees the slot, or this sees the
      * change. A lock is biased only where membarrier is to be had. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -107,7 +110,7 @@ LW_INLINE int lw_rwlock_rdtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
 /* Acquires for reading, and waits as long as that takes. Returns 0. */
 LW_INLINE int lw_rwlock_rdlock(lw_rwlock_t *lock) LW_ACQUIRE_SHARED(lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    lw_debug_acquire(lock, 1, 0, 0);
+    lw_debug_acquire(lock, 1, 0, LW_NULL_);
 #else
     if (LW_UNLIKELY(!lw_rwlock_rdtake_(lock))) {
         lw_rwlock_rdlock_slow(lock);
@@ -120,7 +123,7 @@ LW_INLINE int lw_rwlock_rdlock(lw_rwlock_t *lock) LW_ACQUIRE_SHARED(lock) LW_NO_
 /* Acquires for reading if that is possible without waiting. Returns 0 or EBUSY. */
 LW_INLINE int lw_rwlock_tryrdlock(lw_rwlock_t *lock) LW_TRY_ACQUIRE_SHARED(0, lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    int result = lw_debug_acquire(lock, 5, 0, 0);
+    int result = lw_debug_acquire(lock, 5, 0, LW_NULL_);
 #else
     int result = LW_LIKELY(lw_rwlock_rdtake_(lock)) ? 0 : lw_rwlock_rdtrylock_slow(lock);
 #endif
@@ -147,7 +150,7 @@ LW_INLINE int lw_rwlock_clockrdlock(lw_rwlock_t *lock, int clock, const struct t
 /* Acquires for reading, past writers that wait, also if the thread reads already. Returns 0. */
 LW_INLINE int lw_rwlock_rdlock_recursive(lw_rwlock_t *lock) LW_ACQUIRE_SHARED(lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    lw_debug_acquire(lock, 3, 0, 0);
+    lw_debug_acquire(lock, 3, 0, LW_NULL_);
 #else
     if (LW_UNLIKELY(!lw_rwlock_rdtake_(lock))) {
         lw_rwlock_rdlock_recursive_slow(lock);
@@ -165,7 +168,7 @@ LW_INLINE int lw_rwlock_rdunlock(lw_rwlock_t *lock) LW_RELEASE_SHARED(lock) LW_N
     lw_debug_release(lock, 1);
     return (void)row, 0;
 #endif
-    if (LW_LIKELY(lw_is_long_(&row->slots[0], (uintptr_t)lock, __ATOMIC_RELAXED))) {
+    if (LW_LIKELY(lw_is_long_(&row->slots[0], LW_CAST_(uintptr_t, lock), __ATOMIC_RELAXED))) {
         /* Release: pairs with the acquire of the writer that finds the slot empty. */
         __atomic_store_n(&row->slots[0], 0, __ATOMIC_RELEASE);
     } else {
@@ -210,7 +213,7 @@ LW_INLINE int lw_rwlock_wrtake_(lw_rwlock_t *lock) LW_NO_ANALYSIS {
 /* Acquires for writing, and waits as long as that takes. Returns 0. */
 LW_INLINE int lw_rwlock_wrlock(lw_rwlock_t *lock) LW_ACQUIRE(lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    lw_debug_acquire(lock, 2, 0, 0);
+    lw_debug_acquire(lock, 2, 0, LW_NULL_);
 #else
     if (LW_UNLIKELY(!lw_rwlock_wrtake_(lock))) {
         lw_rwlock_wrlock_slow(lock);
@@ -222,7 +225,7 @@ LW_INLINE int lw_rwlock_wrlock(lw_rwlock_t *lock) LW_ACQUIRE(lock) LW_NO_ANALYSI
 /* Acquires for writing if that is possible without waiting. Returns 0 or EBUSY. */
 LW_INLINE int lw_rwlock_trywrlock(lw_rwlock_t *lock) LW_TRY_ACQUIRE(0, lock) LW_NO_ANALYSIS {
 #if LW_DEBUG
-    return lw_rwlock_written_(lock, lw_debug_acquire(lock, 6, 0, 0));
+    return lw_rwlock_written_(lock, lw_debug_acquire(lock, 6, 0, LW_NULL_));
 #else
     return lw_rwlock_written_(lock, LW_LIKELY(lw_rwlock_wrtake_(lock)) ? 0 : lw_rwlock_wrtrylock_slow(lock));
 #endif
@@ -246,7 +249,7 @@ LW_INLINE int lw_rwlock_wrunlock(lw_rwlock_t *lock) LW_RELEASE(lock) LW_NO_ANALY
     lw_debug_release(lock, 2);
 #else
     /* As in lw_mutex_unlock: the word has been written by a locked instruction. */
-    if (LW_LIKELY(lw_is_pointer_(&lock->tail, 0, __ATOMIC_RELAXED))) {
+    if (LW_LIKELY(lw_is_pointer_(&lock->tail, LW_NULL_, __ATOMIC_RELAXED))) {
         /* Release: pairs with the acquire of the reader or writer that finds the word free. */
         __atomic_store_n(&lock->word, 0, __ATOMIC_RELEASE);
     } else {
@@ -272,7 +275,7 @@ LW_INLINE int lw_rwlock_wrunlock_fair(lw_rwlock_t *lock) LW_RELEASE(lock) LW_NO_
 LW_INLINE int lw_rwlock_noted_(lw_rwlock_t *lock, int how, int result) {
 #if LW_DEBUG
     if (result == 0) {
-        lw_debug_acquire(lock, how + 4 + 64, 0, 0);
+        lw_debug_acquire(lock, how + 4 + 64, 0, LW_NULL_);
     }
 #endif
     (void)lock, (void)how;

@@ -14,7 +14,7 @@ template <std::ptrdiff_t LeastMax = LW_SEM_VALUE_MAX> class counting_semaphore {
     static_assert(LeastMax >= 0 && LeastMax <= static_cast<std::ptrdiff_t>(LW_SEM_VALUE_MAX));
 
   public:
-    static constexpr std::ptrdiff_t max() noexcept { return LW_SEM_VALUE_MAX; }
+    static constexpr std::ptrdiff_t (max)() noexcept { return LW_SEM_VALUE_MAX; }
 
     constexpr explicit counting_semaphore(std::ptrdiff_t units) noexcept : raw_{2 * static_cast<uint32_t>(units), 0} {}
     counting_semaphore(const counting_semaphore &) = delete;

@@ -59,7 +59,7 @@ template <class T> class seqlock {
     static T from(const uint64_t *copy) noexcept {
         alignas(T) unsigned char place[sizeof(T)];
         std::memcpy(place, copy, sizeof(T));
-        return *reinterpret_cast<T *>(place);
+        return *static_cast<T *>(static_cast<void *>(place));
     }
 
     mutable lw_seqlock_t raw_ = LW_SEQLOCK_INIT;

@@ -62,6 +62,8 @@ template <class Mutex> class upgrade_lock {
         }
         writing.release();
     }
+    upgrade_lock(const upgrade_lock &) = delete;
+    upgrade_lock &operator=(const upgrade_lock &) = delete;
     upgrade_lock(upgrade_lock &&other) noexcept
         : mutex_(std::exchange(other.mutex_, nullptr)), owns_(std::exchange(other.owns_, false)) {}
     upgrade_lock &operator=(upgrade_lock &&other) noexcept {

@@ -98,6 +98,47 @@ fn cmake_finds_both_libraries() {
     assert!(names.contains(" lw_rcu_synchronize\n"), "{names}");
 }
 
+/// A range of versions is what the program asks for: it may end before this version, or begin at one that breaks programs of this one.
+#[test]
+fn cmake_finds_the_versions_that_a_program_asks_for() {
+    if !is_there("cmake") {
+        return;
+    }
+    let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    let this = format!("{major}.{minor}");
+    let next = format!("{major}.{}", minor.parse::<u32>().unwrap() + 1);
+    let asked = [
+        (format!("{this} EXACT"), true),
+        (format!("{this}...<{next}"), true),
+        (format!("0.0.1...{next}"), true),
+        (next.clone(), false),
+        ("0.0.1".into(), false),
+        (format!("0...<{this}"), false),
+        (format!("{next}...9"), false),
+    ];
+    let mut text = "cmake_minimum_required(VERSION 3.19)\nproject(asks NONE)\n".to_owned();
+    let mut expected = String::new();
+    for (version, is_found) in asked {
+        text += &format!(
+            "find_package(latchwork {version} QUIET)\nmessage(\"{version}: ${{latchwork_FOUND}}\")\n"
+        );
+        expected += &format!("{version}: {}\n", u8::from(is_found));
+    }
+    let project = scratch().join("versions");
+    let _ = fs::remove_dir_all(&project);
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix().display());
+    let said =
+        run(Command::new("cmake").arg(prefix).arg("-B").arg(project.join("build")).arg("-S").arg(&project));
+    let found: String = said
+        .lines()
+        .filter(|line| line.ends_with(": 0") || line.ends_with(": 1"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(found, expected, "{said}");
+}
+
 /// The files for pkg-config and CMake name nothing of the directory that it was installed in.
 #[test]
 fn an_installation_can_be_moved() {
@@ -133,7 +174,7 @@ fn an_installation_can_be_moved() {
 
 /// Two shared libraries of a process have one registry: a reader in one library holds up grace periods in the other. Both may
 /// be linked with the shared library, or each with the archive. A program that is linked with the archive has one registry with a
-/// plug-in that is linked with the shared library.
+/// plug-in that is linked with the shared library. What would have the variables of one copy and the functions of another one ends.
 #[test]
 fn two_libraries_have_one_registry() {
     if !is_there("gcc") {
@@ -156,14 +197,26 @@ fn two_libraries_have_one_registry() {
             .arg(format!("-Wl,-rpath,{}:{}", lib.display(), scratch().display())));
         file
     };
-    for (kind, library) in [("shared", "-llatchwork"), ("static", "-l:liblatchwork.a")] {
+    let archive = "-l:liblatchwork.a";
+    for (kind, library, more) in [
+        ("shared", "-llatchwork", "-O2"),
+        ("static", archive, "-O2"),
+        ("bound", archive, "-Wl,-Bsymbolic-functions"),
+    ] {
         for part in ["READER", "UPDATER"] {
             let define = format!("-D{part}");
             let name = format!("liblwtest-{part}-{kind}.so");
-            compile(&name, &["-fPIC", "-shared", &define, library, "-lgcc_s", "-lm"]);
+            compile(&name, &["-fPIC", "-shared", &define, library, "-lgcc_s", "-lm", more]);
         }
         let [reader, updater] = ["READER", "UPDATER"].map(|part| format!("-l:liblwtest-{part}-{kind}.so"));
-        run_program(&compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]), &[]);
+        let program = compile(&format!("registry-{kind}"), &["-DMAIN", &reader, &updater]);
+        if kind == "bound" {
+            let ended = output(&mut Command::new(program));
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.signal() == Some(6) && said.contains("liblatchwork.so"), "{ended:?}");
+        } else {
+            run_program(&program, &[]);
+        }
     }
     let plugin = scratch().join("liblwtest-UPDATER-shared.so");
     let more = &["-DMAIN", "-DREADER", "-DPLUGIN"];
@@ -217,6 +270,10 @@ fn a_directory_that_the_installed_files_cannot_name_is_refused() {
             let result = output(install.args(["--uninstall", option, directory]));
             let said = String::from_utf8_lossy(&result.stderr);
             assert!(result.status.code() == Some(2) && said.contains(directory), "{directory}: {said}");
+            // The other way to write it.
+            let mut install = Command::new(manifest().join("../../scripts/install.sh"));
+            let again = output(install.args(["--uninstall", &format!("{option}={directory}")]));
+            assert_eq!(again.stderr, result.stderr);
         }
     }
 }
