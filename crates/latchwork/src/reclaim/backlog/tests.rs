@@ -87,6 +87,30 @@ fn a_list_that_was_left_stopped_is_set_free() {
     assert!(backlog.is_clean());
 }
 
+/// A thread that is preempted while it has its list costs the collector no heavy fence, unless the collector waits for it.
+#[test]
+fn a_list_that_is_busy_for_long_costs_no_heavy_fence() {
+    if !Native::prepare_fences() {
+        return;
+    }
+    let backlog = &Backlog::<Native>::new();
+    // Where the fence is refused, to steal fails only if a fence is needed.
+    let needs_a_fence = |which| {
+        let steals = || {
+            crate::machine::alone::refuse(libc::SYS_membarrier, None);
+            !backlog.lock().steal(which)
+        };
+        std::thread::scope(|scope| scope.spawn(steals).join().unwrap())
+    };
+    let mine = backlog.mine().expect("no other thread collects");
+    mine.put(retired(), 1);
+    assert_eq!([Steal::Old, Steal::Free].map(needs_a_fence), [false; 2], "while it is busy");
+    drop(mine);
+    assert_eq!([Steal::Old, Steal::Free, Steal::All].map(needs_a_fence), [true; 3]);
+    reclaim(backlog);
+    assert!(backlog.is_clean());
+}
+
 /// A thread whose list is stopped reclaims as often as others.
 #[test]
 fn a_batch_on_the_shared_stack_is_full() {
