@@ -123,10 +123,10 @@ impl<M: Records> Epochs<M> {
         let epoch = record::clocks::<M>().epoch.load(Acquire);
         // (C) pairs with the light fence in `enter`: a section that this thread does not see begins after this fence.
         if !M::heavy_fence() {
-            return Err(None);
+            return Err(self.due(|nanos| Stall { thread: 0, nanos, origin: None }));
         }
         if let Some(record) = straggler::<M>(epoch) {
-            return Err(self.due(record));
+            return Err(self.due(|nanos| Stall::by(record, nanos)));
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch. (Its acquire, and that
@@ -138,12 +138,12 @@ impl<M: Records> Epochs<M> {
     }
 
     /// The stall, if it is to be told of now.
-    fn due(&self, record: &Record<M>) -> Option<Stall> {
+    fn due(&self, stall: impl FnOnce(u64) -> Stall) -> Option<Stall> {
         if !self.stuck.is_running() {
             self.stuck.begin();
             return None;
         }
-        self.stuck.is_due().then(|| Stall::by(record, self.stuck.nanos()))
+        self.stuck.is_due().then(|| stall(self.stuck.nanos()))
     }
 }
 
