@@ -3,7 +3,7 @@
 use super::super::forks::in_a_child;
 use super::super::header::note;
 use super::*;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 unsafe extern "C-unwind" fn free(header: *mut Header) {
     // SAFETY: the test made a box.
@@ -175,6 +175,32 @@ fn garbage_is_as_old_as_its_oldest_object_and_batches_shrink_with_the_lists() {
     assert_eq!(backlog.batch.load(Relaxed), batch(512, 8));
     reclaim(backlog);
     assert!(backlog.is_clean());
+}
+
+/// Whenever another thread asks, no object is older than its list.
+#[test]
+fn no_object_is_older_than_its_list() {
+    let begin = Native::now(Clock::Monotonic);
+    let lists: &Vec<_> = &(0..100_000).map(|_| List::<Native>::new()).collect();
+    let (at, over) = (&AtomicUsize::new(0), &AtomicBool::new(false));
+    let oldest = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, list) in lists.iter().enumerate() {
+                at.store(number, Relaxed);
+                list.push_first(retired(), || ());
+                list.take(|| 0);
+                // SAFETY: no thread uses the object.
+                unsafe { list.reclaim() };
+            }
+            over.store(true, Relaxed);
+        });
+        let mut oldest = u64::MAX;
+        while !over.load(Relaxed) {
+            oldest = lists[at.load(Relaxed)].oldest().unwrap_or(u64::MAX).min(oldest);
+        }
+        oldest
+    });
+    assert!(oldest >= begin, "{oldest}");
 }
 
 #[test]
