@@ -404,11 +404,15 @@ impl<M: Records> Collecting<'_, M> {
     /// so that it stays where it is.
     pub(super) fn steal(&self, which: Steal) -> bool {
         let then = M::now(Clock::Monotonic).saturating_sub(LEFT_ALONE);
+        let waits = matches!(which, Steal::All | Steal::Last);
         let (mut stolen, all) = (0, || self.backlog.lists());
         for list in all() {
             // (F) `is_empty` pairs with the last store to the amount: then all that was in the list is reclaimed. A list
             // that is stopped already was stopped by a thread that a fork has not taken along; it is set free below.
-            let wanted = which != Steal::Old || list.is_left_alone_since(then);
+            let is_old = which != Steal::Old || list.is_left_alone_since(then);
+            // A busy list that is not waited for would be left alone after the fence as well. Its thread may be preempted while
+            // it reclaims: then each batch of the other threads would cost a fence for nothing.
+            let wanted = is_old && (waits || !is_busy(list));
             if list.is_stopped() || wanted && !list.is_empty() {
                 list.stop();
                 stolen += 1;
@@ -417,7 +421,7 @@ impl<M: Records> Collecting<'_, M> {
         // (A) pairs with the light fence in `Mine::new`.
         let fenced = stolen == 0 || which == Steal::Last || M::heavy_fence();
         for list in all().filter(|list| stolen > 0 && list.is_stopped()) {
-            if fenced && list.wait_until_free(matches!(which, Steal::All | Steal::Last)) {
+            if fenced && list.wait_until_free(waits) {
                 self.list().move_all(list);
             }
             list.resume();

@@ -213,8 +213,8 @@ impl<M: Records, F: Flavour> Domain<M, F> {
     ///
     /// Without a function, nobody is told; [`stall`](Domain::stall) answers at any time. The function is called in the
     /// thread that noticed it: one that retires, or waits, or polls. It may use the domain, but must not wait for garbage
-    /// ([`barrier`](Domain::barrier)), and is not called by two threads at a time. It replaces the one that was set before,
-    /// which is dropped with the domain.
+    /// ([`barrier`](Domain::barrier)), nor fork a child that goes on to use the domain, as the thread may have its list. It is not
+    /// called by two threads at a time. It replaces the one that was set before, which is dropped with the domain.
     ///
     /// ```
     /// use latchwork::reclaim::rcu;

@@ -22,8 +22,8 @@
 //! thread that tries to advance; (C) the heavy fence of `advance` with the reader's light fence; (D) the advance with the
 //! load of a waiting thread; (E) the reader's stores with the load of `straggler`.
 //!
-//! Atomics per section: none. Per batch: two heavy fences and two advances, if no section is in the way. A reader that
-//! stays in its section holds up all reclamation, as with RCU.
+//! Atomics per section: none. Per batch: two heavy fences and two advances, if no section is in the way, and no fence if one is. A
+//! reader that stays in its section holds up all reclamation, as with RCU.
 
 use super::domain::{Domain, Flavour};
 use super::grace::{Periods, Stamps, is_at_least};
@@ -121,12 +121,17 @@ impl<M: Records> Epochs<M> {
         // And what was removed before a `start` that this epoch follows happens before the fence below, whichever threads have
         // advanced the epoch since. So a section that this thread does not see does not find it.
         let epoch = record::clocks::<M>().epoch.load(Acquire);
+        let in_the_way = |record| self.due(|nanos| Stall::by::<M>(record, nanos));
+        // Before the fence: the thread may be preempted in its section, and each attempt would cost a fence for nothing.
+        if let Some(record) = straggler::<M>(epoch) {
+            return Err(in_the_way(record));
+        }
         // (C) pairs with the light fence in `enter`: a section that this thread does not see begins after this fence.
         if !M::heavy_fence() {
-            return Err(None);
+            return Err(self.due(|nanos| Stall { thread: 0, nanos, origin: None }));
         }
         if let Some(record) = straggler::<M>(epoch) {
-            return Err(self.due(record));
+            return Err(in_the_way(record));
         }
         self.stuck.end();
         // (B) pairs with the load in `enter`. If the exchange fails, another thread has advanced the epoch. (Its acquire, and that
@@ -138,12 +143,12 @@ impl<M: Records> Epochs<M> {
     }
 
     /// The stall, if it is to be told of now.
-    fn due(&self, record: &Record<M>) -> Option<Stall> {
+    fn due(&self, stall: impl FnOnce(u64) -> Stall) -> Option<Stall> {
         if !self.stuck.is_running() {
             self.stuck.begin();
             return None;
         }
-        self.stuck.is_due().then(|| Stall::by(record, self.stuck.nanos()))
+        self.stuck.is_due().then(|| stall(self.stuck.nanos()))
     }
 }
 
@@ -201,9 +206,34 @@ mod tests {
     use super::super::forks::{advance_to_the_end, in_a_child};
     use super::super::strategy::GracePeriod;
     use super::*;
-    use core::sync::atomic::AtomicBool;
+    use core::sync::atomic::{AtomicBool, AtomicU32};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
+
+    /// A reader that is preempted in its section costs those that retire no heavy fence: where the fence is refused, they find out
+    /// which thread is in the way all the same.
+    #[test]
+    fn a_section_in_the_way_costs_no_heavy_fence() {
+        let check = || {
+            let (domain, told) = (&EpochDomain::<Native>::new(), Arc::new(AtomicU32::new(0)));
+            domain.set_stall_nanos(0);
+            let _section = domain.enter();
+            assert!(!domain.poll(domain.start_poll())); // but the epoch has advanced, and the section is in an earlier one
+            domain.on_stall({
+                let told = told.clone();
+                move |stall| told.store(stall.thread, Relaxed)
+            });
+            let polls = || {
+                crate::machine::alone::refuse(libc::SYS_membarrier, None);
+                _ = domain.start_poll();
+            };
+            std::thread::scope(|scope| scope.spawn(polls).join()).unwrap();
+            told.load(Relaxed) == record::own::<Native>().thread.load(Relaxed)
+        };
+        if Native::prepare_fences() {
+            assert!(in_a_child(check));
+        }
+    }
 
     /// While the number of the epoch wraps around, sections protect, and what is retired is reclaimed.
     #[test]

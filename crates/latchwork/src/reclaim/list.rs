@@ -253,11 +253,12 @@ impl<M: Records> List<M> {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
         header.set_next(newest);
+        // Before the amount: else another thread would take the object for one that waits ([`oldest`](Self::oldest)).
+        let count = self.count.load(Relaxed) + 1;
+        self.count.store(count, Relaxed);
         self.amount.store(self.amount.load(Relaxed) + Amount::of(header).0, Relaxed);
         // Release: in the child of a fork, the object counts if it is here.
         self.incoming.store(object, Release);
-        let count = self.count.load(Relaxed) + 1;
-        self.count.store(count, Relaxed);
         count
     }
 
@@ -275,11 +276,11 @@ impl<M: Records> List<M> {
             last = Some(header);
         }
         let Some(last) = last else { return amount };
+        let since = if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) };
+        self.since.store(since, Relaxed);
         self.count.store(self.count.load(Relaxed) + amount.objects(), Relaxed);
         self.amount.store(self.amount.load(Relaxed) + amount.0, Relaxed);
         last.set_next(self.incoming.load(Relaxed));
-        let since = if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) };
-        self.since.store(since, Relaxed);
         // Release: in the child of a fork, the objects count if they are here, and are in no other list.
         self.incoming.store(first, Release);
         amount
@@ -333,8 +334,8 @@ impl<M: Records> List<M> {
         // the thread that forked is in a section in which it has found them.
         self.ticket.store(ticket(), Relaxed);
         self.incoming.store(null_mut(), Relaxed);
-        self.count.store(0, Relaxed);
         self.oldest.store(self.since.load(Relaxed), Relaxed);
+        self.count.store(0, Relaxed);
         // Release: in the child of a fork the objects are in neither chain, rather than in both; and if they wait, the ticket
         // is theirs.
         self.waiting.store(first, Release);

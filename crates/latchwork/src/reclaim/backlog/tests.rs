@@ -3,7 +3,7 @@
 use super::super::forks::in_a_child;
 use super::super::header::note;
 use super::*;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 unsafe extern "C-unwind" fn free(header: *mut Header) {
     // SAFETY: the test made a box.
@@ -87,6 +87,30 @@ fn a_list_that_was_left_stopped_is_set_free() {
     assert!(backlog.is_clean());
 }
 
+/// A thread that is preempted while it has its list costs the collector no heavy fence, unless the collector waits for it.
+#[test]
+fn a_list_that_is_busy_for_long_costs_no_heavy_fence() {
+    if !Native::prepare_fences() {
+        return;
+    }
+    let backlog = &Backlog::<Native>::new();
+    // Where the fence is refused, to steal fails only if a fence is needed.
+    let needs_a_fence = |which| {
+        let steals = || {
+            crate::machine::alone::refuse(libc::SYS_membarrier, None);
+            !backlog.lock().steal(which)
+        };
+        std::thread::scope(|scope| scope.spawn(steals).join().unwrap())
+    };
+    let mine = backlog.mine().expect("no other thread collects");
+    mine.put(retired(), 1);
+    assert_eq!([Steal::Old, Steal::Free].map(needs_a_fence), [false; 2], "while it is busy");
+    drop(mine);
+    assert_eq!([Steal::Old, Steal::Free, Steal::All].map(needs_a_fence), [true; 3]);
+    reclaim(backlog);
+    assert!(backlog.is_clean());
+}
+
 /// A thread whose list is stopped reclaims as often as others.
 #[test]
 fn a_batch_on_the_shared_stack_is_full() {
@@ -151,6 +175,32 @@ fn garbage_is_as_old_as_its_oldest_object_and_batches_shrink_with_the_lists() {
     assert_eq!(backlog.batch.load(Relaxed), batch(512, 8));
     reclaim(backlog);
     assert!(backlog.is_clean());
+}
+
+/// Whenever another thread asks, no object is older than its list.
+#[test]
+fn no_object_is_older_than_its_list() {
+    let begin = Native::now(Clock::Monotonic);
+    let lists: &Vec<_> = &(0..100_000).map(|_| List::<Native>::new()).collect();
+    let (at, over) = (&AtomicUsize::new(0), &AtomicBool::new(false));
+    let oldest = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, list) in lists.iter().enumerate() {
+                at.store(number, Relaxed);
+                list.push_first(retired(), || ());
+                list.take(|| 0);
+                // SAFETY: no thread uses the object.
+                unsafe { list.reclaim() };
+            }
+            over.store(true, Relaxed);
+        });
+        let mut oldest = u64::MAX;
+        while !over.load(Relaxed) {
+            oldest = lists[at.load(Relaxed)].oldest().unwrap_or(u64::MAX).min(oldest);
+        }
+        oldest
+    });
+    assert!(oldest >= begin, "{oldest}");
 }
 
 #[test]

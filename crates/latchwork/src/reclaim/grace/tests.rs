@@ -85,25 +85,27 @@ fn old_times_are_not_later_ones() {
 }
 
 /// Where a filter refuses `membarrier` after the first grace period, none ends any more. That is told of, with no thread.
-#[test]
-fn a_refused_fence_is_told_of() {
-    use super::super::rcu::RcuDomain;
+fn a_refused_fence_is_told_of<F: super::super::domain::Flavour>() {
+    use super::super::Reader;
     use crate::machine::alone::refuse;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
     use std::vec::Vec;
-    static TOLD: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
     // In a child, where no other test's grace periods serve this one.
     let check = || {
-        let domain = &RcuDomain::<Native>::new_in();
-        drop(domain.enter()); // so that this thread does not rest
+        let domain = &super::super::domain::Domain::<Native, F>::new_in();
+        drop(F::reader(domain).enter()); // so that this thread does not rest
+        let told = Arc::new(Mutex::new(Vec::new()));
         domain.set_stall_nanos(1_000_000);
-        domain.on_stall(|stall| TOLD.lock().unwrap().push(*stall));
+        domain.on_stall({
+            let told = told.clone();
+            move |stall| told.lock().unwrap().push(*stall)
+        });
         let refused = thread::scope(|scope| {
             let refused = scope.spawn(|| {
                 refuse(libc::SYS_membarrier, None);
                 let cookie = domain.start_poll();
                 let mut over = false;
-                while TOLD.lock().unwrap().len() < 2 {
+                while told.lock().unwrap().len() < 2 {
                     over |= domain.poll(cookie);
                     thread::yield_now();
                 }
@@ -112,11 +114,17 @@ fn a_refused_fence_is_told_of() {
             refused.join().unwrap()
         });
         domain.synchronize();
-        refused && TOLD.lock().unwrap().iter().all(|stall| stall.thread == 0 && stall.nanos >= 1_000_000)
+        refused && told.lock().unwrap().iter().all(|stall| stall.thread == 0 && stall.nanos >= 1_000_000)
     };
     if Native::prepare_fences() {
-        assert!(super::super::forks::in_a_child(check));
+        assert!(super::super::forks::in_a_child(check), "{}", F::INFO.name);
     }
+}
+
+#[test]
+fn refused_fences_are_told_of() {
+    a_refused_fence_is_told_of::<General>();
+    a_refused_fence_is_told_of::<super::super::epoch::Epoch>();
 }
 
 /// A grace period needs no heavy fence where the other threads have read nothing since they have retired a batch, or have
