@@ -1,6 +1,9 @@
 use super::super::RawUpgrade;
 use super::words::{CLAIMED, LAPSED, OFFERED, SHARED};
 use super::*;
+use crate::locks::mutex::invite::invite;
+use crate::locks::mutex::shuffle::Waiter;
+use crate::locks::mutex::sleepers::{self, NODE_PARKED};
 use crate::locks::mutex::turn::{PROMISE_BOUND, age, begun_before, stamp};
 use crate::locks::tests::in_a_minute;
 use crate::machine::{Clock, MICRO};
@@ -20,6 +23,7 @@ struct Beside {
 impl Beside {
     fn a_head(word: u32, readers: u32) -> Self {
         let beside = Beside { lock: Lock::new(), node: Native::acquire_node() };
+        Waiter(beside.node).next().store(null_mut(), Relaxed);
         beside.lock.tail.store(beside.node.as_ptr(), Relaxed);
         beside.lock.turn.0.store(begun_before::<Native>(LONG), Relaxed);
         beside.lock.word.store(word, Relaxed);
@@ -30,12 +34,20 @@ impl Beside {
     fn word(&self) -> u32 {
         self.lock.word.load(Relaxed)
     }
+
+    /// Waits until a waiter behind the head has parked.
+    fn await_a_parked_waiter(&self) {
+        assert!(in_a_minute(|| {
+            let next = Waiter(self.node).next().load(Acquire);
+            // SAFETY: nodes of the pool are never unmapped.
+            !next.is_null() && unsafe { Waiter::<Native>::at(next) }.status().load(Relaxed) == NODE_PARKED
+        }));
+    }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // SAFETY: acquired with the lock, and in no other queue.
-        unsafe { Native::release_node(self.node) };
+        _ = sleepers::next_head::<Native>(&self.lock.tail, Waiter(self.node)); // with the nodes that waiters have left behind it
     }
 }
 
@@ -105,5 +117,19 @@ fn a_head_says_when_it_came_and_that_it_runs() {
         // SAFETY: acquired above.
         unsafe { lock.unlock_write(()) };
         assert_eq!((queued, new, runs), (true, true, true));
+    });
+}
+
+/// A reader that was invited and cannot enter gives the invitation back. It parks again, and its deadline ends its wait.
+#[test]
+fn an_invited_reader_that_cannot_enter_times_out() {
+    let beside = Beside::a_head(WRITER, 0);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| beside.lock.read_until(Deadline::after::<Native>(300_000_000)));
+        beside.await_a_parked_waiter();
+        invite(Waiter(beside.node), 1, |_| true);
+        let times_out = in_a_minute(|| reader.is_finished());
+        beside.lock.word.store(FREE, Relaxed); // a reader that is still invited enters
+        assert_eq!((times_out, reader.join().unwrap()), (true, None));
     });
 }
