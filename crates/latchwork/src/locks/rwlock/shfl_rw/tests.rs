@@ -133,3 +133,42 @@ fn an_invited_reader_that_cannot_enter_times_out() {
         assert_eq!((times_out, reader.join().unwrap()), (true, None));
     });
 }
+
+/// Spins for so long that a test can act meanwhile.
+struct SpinsLong;
+
+impl Policy for SpinsLong {
+    const SPIN: u32 = 50_000_000;
+
+    fn key<M: Machine>() -> u32 {
+        0
+    }
+    fn rank<M: Machine>(_: u32, _: u32) -> usize {
+        0
+    }
+}
+
+/// A writer's release that looks at the word before the head claims it, and stores 0 afterwards, erases the claim. The head claims the
+/// lock again at its next look. It does not park without a claim, while newcomers pass.
+#[test]
+fn the_head_claims_again_after_a_torn_release() {
+    let lock = RawShflRw::<Native, SpinsLong>::new_in();
+    lock.write();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        let claims = in_a_minute(|| lock.state().has(CLAIMED));
+        lock.word.store(WRITER, Relaxed); // a torn release, and the next writer
+        let seen = core::cell::Cell::new(0);
+        let acts = in_a_minute(|| {
+            seen.set(lock.word.load(Relaxed));
+            Bits(seen.get()).has(CLAIMED | PARKED)
+        });
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        assert!(claims && acts && Bits(seen.get()).has(CLAIMED), "the word is {:#b}", seen.get());
+    });
+}

@@ -15,7 +15,7 @@
 //!
 //! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no queue, or no hint, leaves without an
 //! atomic read-modify-write (see [`release_if`](Machine::release_if)), so a hint that another thread sets meanwhile may be lost. The
-//! head sets a lost hint again. If the head has left, a thread that finds the queue empty drops the hints.
+//! head sets a lost hint again at its next look. If the head has left, a thread that finds the queue empty drops the hints.
 //!
 //! # `readers`: the readers, and a sleeping head
 //!
