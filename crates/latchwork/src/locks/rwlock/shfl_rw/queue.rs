@@ -76,7 +76,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         let mut has_parked = false;
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
-            self.clear(LAPSED | PARKED); // the head runs
+            self.clear(LAPSED | OFFERED | PARKED); // the head runs
             if self.inside().has(PARKED) {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }

@@ -172,3 +172,25 @@ fn the_head_claims_again_after_a_torn_release() {
         assert!(claims && acts && Bits(seen.get()).has(CLAIMED), "the word is {:#b}", seen.get());
     });
 }
+
+/// An offer of the free lock ends when the head runs. A recursive reader may enter past the claim before the head runs. When that reader
+/// leaves, after more than `PROMISE_BOUND`, the next attempt would otherwise take the head for suspended.
+#[test]
+fn an_offer_ends_when_the_head_runs() {
+    let lock = Lock::new();
+    lock.read();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        let queued = in_a_minute(|| !lock.is_queue_empty());
+        lock.word.fetch_or(CLAIMED | OFFERED, Relaxed);
+        // The head wakes up by itself several times a second.
+        let ends = in_a_minute(|| !lock.state().has(OFFERED));
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_read(()) };
+        assert!(queued && ends);
+    });
+}
