@@ -154,7 +154,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if self.turn.try_as_newcomer::<P>(spins, spin) {
                 return true;
             }
-            if !self.state().has(LAPSED) {
+            if !self.state().has(LAPSED) || self.is_queue_empty() {
                 return self.lock_queued(side, deadline, spins, watch);
             }
             let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());

@@ -46,7 +46,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             // No thread has ended the caller's sleep: the head may be suspended.
             watch();
-            (self.state().has(LAPSED) || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
+            self.is_passed() && self.steal(side)
         };
         let key = key::<M, P>(side);
         let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
@@ -61,6 +61,17 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         }
         self.leave(node, side, locked);
         locked
+    }
+
+    /// Whether a waiter may pass the head, which has been the head for long or does not run. If the lock is free, and no claim says since
+    /// when, this sets LAPSED: newcomers that queue behind a suspended head would leave their nodes there.
+    fn is_passed(&self) -> bool {
+        let state = self.state();
+        let late = !state.has(LAPSED) && self.turn.exceeds(PROMISE_BOUND);
+        if late && !state.has(CLAIMED) && self.is_open(Side::Write) {
+            _ = self.word.compare_exchange(state.0, state.0 | LAPSED, Relaxed, Relaxed);
+        }
+        late || state.has(LAPSED)
     }
 
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at

@@ -194,3 +194,44 @@ fn an_offer_ends_when_the_head_runs() {
         assert!(queued && ends);
     });
 }
+
+/// A waiter that passes a head that does not run says so. Otherwise later waiters would queue behind that head, and leave their nodes there.
+#[test]
+fn no_nodes_pile_up_behind_a_head_that_does_not_run() {
+    let beside = Beside::a_head(WRITER, 0);
+    let lock = &beside.lock;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        beside.await_a_parked_waiter();
+        // SAFETY: the lock is held, by no other thread.
+        unsafe { lock.unlock_write(()) };
+    });
+    let last = lock.tail.load(Relaxed);
+    lock.word.fetch_or(WRITER, Relaxed);
+    assert!(lock.read_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert!(lock.write_until(Deadline::after::<Native>(1_000_000)).is_none());
+    assert_eq!(lock.tail.load(Relaxed), last, "a newcomer has queued");
+}
+
+/// LAPSED may stay behind in an empty queue. The next waiter queues nevertheless: it would else poll until the writer leaves.
+#[test]
+fn a_waiter_queues_where_lapsed_has_stayed_behind() {
+    let lock = Lock::new();
+    lock.write();
+    lock.word.fetch_or(LAPSED, Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.write();
+            // SAFETY: acquired above.
+            unsafe { lock.unlock_write(()) };
+        });
+        let queued = in_a_minute(|| !lock.is_queue_empty());
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+        assert!(queued, "the waiter never queued");
+    });
+}
