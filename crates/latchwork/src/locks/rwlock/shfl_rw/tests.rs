@@ -235,3 +235,15 @@ fn a_waiter_queues_where_lapsed_has_stayed_behind() {
         assert!(queued, "the waiter never queued");
     });
 }
+
+/// PARKED may stay behind in `readers`, set by a leaving reader for a waiter that has just timed out. The next writer clears it:
+/// otherwise no write would be uncontended until a thread reads.
+#[test]
+fn parked_does_not_outlive_the_queue() {
+    let lock = Lock::new();
+    lock.readers.store(PARKED, Relaxed);
+    lock.write();
+    // SAFETY: acquired above.
+    unsafe { lock.unlock_write(()) };
+    assert!(lock.try_write_free());
+}

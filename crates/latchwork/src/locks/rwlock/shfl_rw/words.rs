@@ -23,7 +23,7 @@
 //! |---|---|---|---|
 //! | 0 to 28 | readers inside, or about to look for a writer; a reader that finds TOO_MANY (28) set ends the process | each reader adds one | and subtracts it |
 //! | UPGRADABLE (29) | likewise, the upgradable reader | the upgradable reader | the upgradable reader, when it leaves or has become a writer |
-//! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, which wakes the head |
+//! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, or a writer that finds no queue, which wakes the head |
 //!
 //! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
 //! `readers` are atomic.
