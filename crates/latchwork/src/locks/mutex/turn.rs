@@ -2,7 +2,7 @@
 //!
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | TIME (26) | when the turn began, or when a lock that is left to the head became free, in microseconds of 1024 ns | [`begin`](Turn::begin): a leaving head, a first head; [`restamp`](Turn::restamp) | |
+//! | TIME (26) | when the turn began, or since when a free lock is left to the head, in microseconds of 1024 ns | [`begin`](Turn::begin): a leaving head, a first head; [`restamp`](Turn::restamp) | |
 //! | VAIN (4) | a hint: COUNT, in how many turns newcomers have spun in vain since one got the lock so, and IN_VAIN, whether this turn is one of them | a newcomer that has spun in vain; a new turn | a newcomer that got the lock |
 //! | LAPSED | a hint of [`shfl`](super::shfl): the head does not run | a newcomer or waiter | the head, when it runs; a new turn |
 //! | ASLEEP | a hint: the head sleeps | the head; a leaving head, for the next | the head, when it wakes up; a new turn |
