@@ -111,7 +111,8 @@ const HURRY: Crowd = Crowd {
 
 /// The holder is not counted, having come in before. The head keeps its place; the next one looks at everybody
 /// before it takes the lock, and keeps its place too; and one may come in while the thread is on its way to the
-/// queue, or not yet linked there, or be a wall.
+/// queue, or not yet linked there, or be a wall. This holds for these runs, and is no bound of the lock. Where a run begins, newcomers may
+/// take the lock more than once before the queue has a head: 3 times, so that 5 passed, with 48 threads, 50 ns inside and seed 16.
 const FEW: u64 = 4;
 
 #[test]

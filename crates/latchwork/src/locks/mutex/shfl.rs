@@ -228,8 +228,13 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     }
 
     /// The head keeps newcomers out, also while the lock is free: otherwise they may take it until the head next looks, over and over.
+    /// Then the promise begins here, and not with the release.
     fn demand(&self) {
-        if !self.word().has(DEMAND) {
+        let word = self.word();
+        if !word.has(DEMAND) {
+            if !word.has(HELD) {
+                self.turn.restamp();
+            }
             self.word.fetch_or(DEMAND, Relaxed);
         }
     }

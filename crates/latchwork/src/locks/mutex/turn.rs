@@ -2,7 +2,7 @@
 //!
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | TIME (26) | when the turn began, or when a lock that is left to the head became free, in microseconds of 1024 ns | [`begin`](Turn::begin): a leaving head, a first head; [`restamp`](Turn::restamp) | |
+//! | TIME (26) | when the turn began, or since when a free lock is left to the head, in microseconds of 1024 ns | [`begin`](Turn::begin): a leaving head, a first head; [`restamp`](Turn::restamp) | |
 //! | VAIN (4) | a hint: COUNT, in how many turns newcomers have spun in vain since one got the lock so, and IN_VAIN, whether this turn is one of them | a newcomer that has spun in vain; a new turn | a newcomer that got the lock |
 //! | LAPSED | a hint of [`shfl`](super::shfl): the head does not run | a newcomer or waiter | the head, when it runs; a new turn |
 //! | ASLEEP | a hint: the head sleeps | the head; a leaving head, for the next | the head, when it wakes up; a new turn |
@@ -86,10 +86,12 @@ impl<M: Machine> Turn<M> {
 
     /// The lock is free from now on, and left to the head.
     pub fn restamp(&self) {
-        let turn = self.get();
-        let next = stamp::<M>() | turn.0 & !TIME;
-        // Relaxed: it publishes nothing. It fails if `turn` has changed just now: the head runs, or a thread has set LAPSED.
-        _ = self.0.compare_exchange(turn.0, next, Relaxed, Relaxed);
+        let mut turn = self.0.load(Relaxed);
+        let next = |turn| stamp::<M>() | turn & !TIME;
+        // Relaxed: it publishes nothing. It fails if a hint, or the turn, has changed just now.
+        while let Err(now) = self.0.compare_exchange(turn, next(turn), Relaxed, Relaxed) {
+            turn = now;
+        }
     }
 
     /// Whether a thread that finds the lock held, and is not the head, should spin.
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
     use crate::locks::mutex::policies::NumaPolicy;
     use crate::machine::Native;
-    use core::sync::atomic::AtomicU32;
+    use core::sync::atomic::{AtomicBool, AtomicU32};
 
     fn count_after(turn: &Turn<Native>, spins: &[bool]) -> u32 {
         spins.iter().for_each(|&got| turn.learn(got));
@@ -138,6 +140,27 @@ mod tests {
         let second = 1_000_000_u32;
         assert!(age::<Native>(later(5000)) < second);
         assert!((second..2 * second).contains(&age::<Native>(later(second.wrapping_neg()))));
+    }
+
+    /// Also while another thread changes a hint: a promise that begins with an old stamp has ended already.
+    #[test]
+    fn a_promise_begins_now_whatever_else_changes() {
+        let (turn, done) = (Turn::<Native>(AtomicU32::new(0)), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    turn.0.fetch_xor(ASLEEP, Relaxed);
+                }
+            });
+            let is_new = || {
+                turn.0.store(begun_before::<Native>(30_000_000), Relaxed);
+                turn.restamp();
+                age::<Native>(turn.get()) < 15_000_000
+            };
+            let old = (0..300_000).find(|_| !is_new());
+            done.store(true, Relaxed);
+            assert_eq!(old, None, "the stamp stayed old in this round");
+        });
     }
 
     #[test]

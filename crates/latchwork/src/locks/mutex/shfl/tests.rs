@@ -81,6 +81,20 @@ fn a_demanded_lock_is_left_to_the_head_from_its_release_on() {
     unsafe { Native::release_node(node) };
 }
 
+/// A head that finds the lock free and demands it is promised the lock from that moment on, however old its turn is.
+#[test]
+fn a_demand_of_a_free_lock_begins_the_promise() {
+    let node = Native::acquire_node();
+    let lock = with_a_late_head(node, 0, 0);
+    let begin = Native::now(Clock::Monotonic);
+    lock.demand();
+    let passed = lock.try_lock().is_some();
+    let late = Native::now(Clock::Monotonic) - begin >= u64::from(PROMISE_BOUND) << MICRO;
+    assert!(late || !passed, "an attempt has passed a head that runs");
+    // SAFETY: acquired above, and in no queue any more.
+    unsafe { Native::release_node(node) };
+}
+
 /// After the promise the head counts as suspended, and an attempt passes it.
 #[test]
 fn a_promise_ends() {

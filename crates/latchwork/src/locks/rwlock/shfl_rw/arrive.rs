@@ -54,13 +54,18 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 // The last reader to leave has woken the head, and readers that leave from now on need not do so again. But the
                 // head may have taken this reader's addition for the reader that it knew, and have gone to sleep; so it is
                 // woken here.
-                self.readers.fetch_and(!PARKED, Relaxed);
-                unpark::<M>(&raw const self.readers);
+                self.unpark_at_readers();
             } else if !state.has(LAPSED) && !state.has(CLAIMED) && self.turn.exceeds(P::TURN) {
                 self.word.fetch_or(CLAIMED, Relaxed); // for the head, which sleeps until no reader is inside
             }
         }
         true
+    }
+
+    /// Clears PARKED in `readers`, and unparks a head that sleeps there.
+    fn unpark_at_readers(&self) {
+        self.readers.fetch_and(!PARKED, Relaxed);
+        unpark::<M>(&raw const self.readers);
     }
 
     /// Takes back the addition of a reader, or of an upgradable reader.
@@ -116,6 +121,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             Side::Read => self.try_read_free(),
             Side::Upgradable => self.try_upgradable_free(),
             Side::Write => {
+                if inside.has(PARKED) && self.is_queue_empty() {
+                    self.unpark_at_readers(); // set for a waiter that has timed out: `try_write_free` fails beside it
+                }
                 let state = self.state();
                 !inside.has(ANY_READER)
                     && !state.has(WRITER)
@@ -154,7 +162,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             if self.turn.try_as_newcomer::<P>(spins, spin) {
                 return true;
             }
-            if !self.state().has(LAPSED) {
+            if !self.state().has(LAPSED) || self.is_queue_empty() {
                 return self.lock_queued(side, deadline, spins, watch);
             }
             let left = deadline.map_or(u64::MAX, |deadline| deadline.left::<M>());

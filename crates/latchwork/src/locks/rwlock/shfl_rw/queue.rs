@@ -46,7 +46,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             // No thread has ended the caller's sleep: the head may be suspended.
             watch();
-            (self.state().has(LAPSED) || self.turn.exceeds(PROMISE_BOUND)) && self.steal(side)
+            self.is_passed() && self.steal(side)
         };
         let key = key::<M, P>(side);
         let waited = sleepers::wait_for_head::<M, P>(&self.tail, &self.turn, key, deadline, enter);
@@ -63,6 +63,17 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         locked
     }
 
+    /// Whether a waiter may pass the head, which has been the head for long or does not run. If the lock is free, and no claim says since
+    /// when, this sets LAPSED: newcomers that queue behind a suspended head would leave their nodes there.
+    fn is_passed(&self) -> bool {
+        let state = self.state();
+        let late = !state.has(LAPSED) && self.turn.exceeds(PROMISE_BOUND);
+        if late && !state.has(CLAIMED) && self.is_open(Side::Write) {
+            _ = self.word.compare_exchange(state.0, state.0 | LAPSED, Relaxed, Relaxed);
+        }
+        late || state.has(LAPSED)
+    }
+
     /// The head's part: `true` with the lock, `false` after the deadline. A head that has `spun` before it queued parks at
     /// once.
     fn compete(
@@ -76,20 +87,21 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         let mut has_parked = false;
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
-            self.clear(LAPSED | PARKED); // the head runs
+            self.clear(LAPSED | OFFERED | PARKED); // the head runs
             if self.inside().has(PARKED) {
                 self.readers.fetch_and(!PARKED, Relaxed);
             }
-            if side == Side::Upgradable && !self.state().has(SHARED) {
-                self.word.fetch_or(SHARED, Relaxed);
-            }
             let demands = self.state().has(CLAIMED) || self.turn.exceeds(P::TURN);
             let drains = side == Side::Write && !self.state().has(WRITER) && self.inside().has(ANY_READER);
-            if demands || drains {
-                self.word.fetch_or(CLAIMED, Relaxed);
-            }
+            let hints = if demands || drains { CLAIMED } else { 0 }
+                | if side == Side::Upgradable { SHARED } else { 0 };
+            let is_open = || {
+                self.set(hints);
+                self.is_open(side)
+            };
             let nanos = if spun && !drains { 0 } else { P::SPIN };
-            if self.spin(side, nanos, demands || drains, || self.try_as_head(side)) {
+            let at_once = demands || drains || side != Side::Write;
+            if sleepers::spin::<M, P>(nanos, at_once, is_open, || self.try_as_head(side)) {
                 return true;
             }
             spun = false;
@@ -102,7 +114,8 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 continue;
             }
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, CLAIMED));
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, until));
+            let bits = if demands { PARKED | hints } else { PARKED };
+            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, bits, until));
             has_parked = true;
             watch();
         }
@@ -170,15 +183,23 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         true
     }
 
-    /// Parks the head until the writer or the last reader inside leaves, or until the deadline. May return at any time.
-    fn park(&self, side: Side, deadline: Option<Deadline>) {
+    /// The head sets hints in `word`, at each of its looks: a torn release may have erased them, and newcomers would pass.
+    fn set(&self, hints: u32) {
+        if hints != 0 && self.word.load(Relaxed) & hints != hints {
+            self.word.fetch_or(hints, Relaxed);
+        }
+    }
+
+    /// Parks the head until the writer or the last reader inside leaves, or until the deadline. May return at any time. Beside a writer it
+    /// sets `bits` in `word`, PARKED among them.
+    fn park(&self, side: Side, bits: u32, deadline: Option<Deadline>) {
         let state = self.state();
         if !state.has(WRITER) {
             let inside = self.readers.fetch_or(PARKED, Relaxed) | PARKED;
             if Bits(inside).has(side.kept_out_by()) {
                 M::wait(&self.readers, inside, deadline);
             }
-        } else if self.word.compare_exchange(state.0, state.0 | PARKED, Relaxed, Relaxed).is_ok() {
+        } else if self.word.compare_exchange(state.0, state.0 | bits, Relaxed, Relaxed).is_ok() {
             // (F) the writer's release comes after this, and finds PARKED; or it is torn, and has overwritten PARKED when the
             // pause ends.
             sleepers::let_release_end::<M>();

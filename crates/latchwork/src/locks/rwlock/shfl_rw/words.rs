@@ -15,7 +15,7 @@
 //!
 //! WRITER and UPGRADING are the lock; the others are hints. A writer that finds no queue, or no hint, leaves without an
 //! atomic read-modify-write (see [`release_if`](Machine::release_if)), so a hint that another thread sets meanwhile may be lost. The
-//! head sets a lost hint again. If the head has left, a thread that finds the queue empty drops the hints.
+//! head sets a lost hint again at its next look. If the head has left, a thread that finds the queue empty drops the hints.
 //!
 //! # `readers`: the readers, and a sleeping head
 //!
@@ -23,7 +23,7 @@
 //! |---|---|---|---|
 //! | 0 to 28 | readers inside, or about to look for a writer; a reader that finds TOO_MANY (28) set ends the process | each reader adds one | and subtracts it |
 //! | UPGRADABLE (29) | likewise, the upgradable reader | the upgradable reader | the upgradable reader, when it leaves or has become a writer |
-//! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, which wakes the head |
+//! | PARKED (31) | the head sleeps at `readers`: wake it | the head, or a reader for the next head | the head; a reader that comes in alone, or a writer that finds no queue, which wakes the head |
 //!
 //! UPGRADABLE counts as a reader for writers: bits 0 to 29 together are zero when no reader is inside. All changes of
 //! `readers` are atomic.
