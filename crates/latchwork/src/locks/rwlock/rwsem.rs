@@ -247,7 +247,7 @@ unsafe impl<M: Machine> RawRwLock for RawRwSem<M> {
         atomics: 2,
         waiter_bytes: 64,
         holder_bytes: 0,
-        fairness: "writers steal for at most 4 ms; readers wait behind whoever waits",
+        fairness: "writers steal for at most 4 ms; readers wait behind any waiter",
         blocking: true,
         suspension: Suspension::Blocks,
         source: "Linux rwsem.c; Dice and Kogan 2019, section 4",
