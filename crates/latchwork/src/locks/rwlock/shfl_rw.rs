@@ -63,9 +63,9 @@
 //!   of them enters by itself, past CLAIMED, unless a writer is inside by then, and leaves its node behind. (If a reader were
 //!   counted in before it runs, and then suspended, it would keep writers out for ever.) On machines with several NUMA nodes,
 //!   readers are moved up behind readers, whatever their node, and writers behind writers of their node.
-//! - *Suspended waiters* are passed as in the mutex. A head to which the lock is left, by CLAIMED or because it has been the
-//!   head for 10 ms, keeps the lock for another 10 ms after a thread has found it free. Then LAPSED lets others in until the
-//!   head runs again.
+//! - *Suspended waiters* are passed as in the mutex. A head for which the lock is claimed keeps it for 10 ms after a thread has
+//!   found it free. A head that has claimed nothing for 10 ms loses it to the first waiter behind it that wakes up by itself and
+//!   finds it free. Then LAPSED lets others in until the head runs again.
 //! - *Upgradable reads, downgrade, recursive reads and fair unlock*: see `optional.rs`.
 //!
 //! # Properties
