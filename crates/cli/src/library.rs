@@ -323,16 +323,11 @@ fn is_our_file(entry: &[u8]) -> bool {
     named || path.is_file() && fs::read(path).is_ok_and(|content| is_ours(&content))
 }
 
-/// The value of `LD_PRELOAD` that puts `library` before what the user already preloads.
-pub fn preloading(library: &Path, before: Option<&OsStr>) -> OsString {
-    preloading_behind(None, library, before)
-}
-
-/// The same behind the runtime of a sanitizer.
+/// The value of `LD_PRELOAD` that puts `library` before what the user already preloads, and behind the runtime of a sanitizer.
 ///
 /// libfaketime stays first as well. It shifts the deadlines of condition variables and hands them on to the next library: if
 /// `library` came first, it would get deadlines of another clock.
-pub fn preloading_behind(sanitizer: Option<&str>, library: &Path, before: Option<&OsStr>) -> OsString {
+pub fn preloading(sanitizer: Option<&str>, library: &Path, before: Option<&OsStr>) -> OsString {
     let before = before.unwrap_or_default();
     let entries = || entries(before.as_bytes());
     let first = || entries().filter(|entry| shifts_time(entry)).map(OsStr::from_bytes);
@@ -513,15 +508,12 @@ mod tests {
     #[test]
     fn what_was_preloaded_stays() {
         let ours = Path::new("/a.so");
-        assert_eq!(preloading(ours, None), "/a.so");
-        assert_eq!(preloading(ours, Some(OsStr::new(""))), "/a.so");
-        assert_eq!(preloading(ours, Some(OsStr::new("b.so c.so"))), "/a.so:b.so c.so");
-        assert_eq!(preloading_behind(Some("r.so"), ours, Some(OsStr::new("b.so"))), "r.so:/a.so:b.so");
+        assert_eq!(preloading(None, ours, None), "/a.so");
+        assert_eq!(preloading(None, ours, Some(OsStr::new(""))), "/a.so");
+        assert_eq!(preloading(None, ours, Some(OsStr::new("b.so c.so"))), "/a.so:b.so c.so");
+        assert_eq!(preloading(Some("r.so"), ours, Some(OsStr::new("b.so"))), "r.so:/a.so:b.so");
         let shifted = Some(OsStr::new("b.so:/lib/libfaketimeMT.so.1 c.so"));
-        assert_eq!(preloading(ours, shifted), "/lib/libfaketimeMT.so.1:/a.so:b.so:c.so");
-        assert_eq!(
-            preloading_behind(Some("r.so"), ours, shifted),
-            "r.so:/lib/libfaketimeMT.so.1:/a.so:b.so:c.so"
-        );
+        assert_eq!(preloading(None, ours, shifted), "/lib/libfaketimeMT.so.1:/a.so:b.so:c.so");
+        assert_eq!(preloading(Some("r.so"), ours, shifted), "r.so:/lib/libfaketimeMT.so.1:/a.so:b.so:c.so");
     }
 }

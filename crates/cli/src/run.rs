@@ -335,7 +335,7 @@ pub fn environment(
 ) -> Vec<(&'static str, OsString)> {
     let before = library::preloaded_by_user();
     vec![
-        ("LD_PRELOAD", library::preloading_behind(sanitizer, library, before.as_deref())),
+        ("LD_PRELOAD", library::preloading(sanitizer, library, before.as_deref())),
         ("LATCHWORK_MUTEX", choice.mutex.clone().into()),
         ("LATCHWORK_RWLOCK", choice.rwlock.clone().into()),
     ]

@@ -51,7 +51,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub fn exit_status(command: &str, result: Result<i32>) -> i32 {
     result.unwrap_or_else(|failure| {
         if failure.is_reader_gone() {
-            signals::end_by_sigpipe();
+            // As a closed pipe ends other programs.
+            signals::end_by(libc::SIGPIPE);
         } else {
             output::say(&format!("{command}: {}", failure.message));
         }

@@ -146,11 +146,6 @@ pub fn sigpipe_for_children() -> libc::sighandler_t {
     disposition(libc::SIGPIPE).sa_sigaction
 }
 
-/// Ends this process as a closed pipe ends others.
-pub(crate) fn end_by_sigpipe() {
-    end_by(libc::SIGPIPE);
-}
-
 /// Sends this process a signal that ends it, without a core dump.
 pub fn end_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

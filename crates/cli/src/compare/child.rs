@@ -54,8 +54,16 @@ pub enum End {
     Interrupted(i32),
 }
 
-/// Runs a program once; also returns what the program left running in the background, which has ended by then. An
-/// error means that the program could not be started, or that something could not be ended.
+/// What one run gave.
+pub struct Run {
+    pub end: End,
+    /// What the program left running in the background, which has ended by then.
+    pub daemons: Vec<Daemon>,
+    /// Whether a server had to be killed because it did not stop when it was asked to.
+    pub killed: bool,
+}
+
+/// Runs a program once. An error means that the program could not be started, or that something could not be ended.
 ///
 /// With `any_status` the program may exit with another status than 0. What it left running is killed after `stop_timeout`.
 pub fn run(
@@ -64,7 +72,7 @@ pub fn run(
     stop_timeout: Duration,
     any_status: bool,
     signals: &Signals,
-) -> Result<(End, Vec<Daemon>), String> {
+) -> Result<Run, String> {
     let program = Program::start(launch, signals)?;
     let event = watch(&[&program], signals, timeout.map(|timeout| program.start + timeout));
     let wall = program.start.elapsed();
@@ -82,7 +90,7 @@ pub fn run(
             None => End::Good(Cost { wall, ..ended.cost }, ended.output),
         },
     };
-    Ok((end, daemons))
+    Ok(Run { end, daemons, killed: false })
 }
 
 /// Why a run failed that stopped at the terminal.

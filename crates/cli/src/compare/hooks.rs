@@ -77,9 +77,9 @@ pub fn run(option: &str, command: Option<&String>, signals: &Signals) -> Result<
     let Some(command) = command else { return Ok(None) };
     let words = ["sh", "-c", command].map(OsString::from);
     let launch = Launch { command: &words, environment: &[], input: None };
-    let (end, _) = child::run(&launch, None, STOP_TIMEOUT, false, signals)
+    let run = child::run(&launch, None, STOP_TIMEOUT, false, signals)
         .map_err(|error| Failure::new(format!("--{option} {command:?}: {error}")))?;
-    match end {
+    match run.end {
         End::Good(..) => Ok(None),
         End::Interrupted(signal) => Ok(Some(signal)),
         End::Bad(why, output) => {

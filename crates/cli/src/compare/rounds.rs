@@ -1,7 +1,7 @@
 //! The measuring: rounds in which each lock has its turn.
 
 use super::candidates::{Candidate, Failed, Measured};
-use super::child::{self, End, Launch};
+use super::child::{self, End, Launch, Run};
 use super::hooks;
 use super::metric::Metric;
 use super::plan::{Length, Plan, Subject};
@@ -186,7 +186,7 @@ impl Measuring<'_> {
         let environment = environment(plan, &self.results.candidates[index]);
         let timeout = plan.timeout.or_else(|| timeout(&self.results.candidates[0]));
         plan.used.clear()?;
-        let (end, daemons, killed) = one_run(plan, &environment, timeout, self.signals)?;
+        let Run { end, daemons, killed } = one_run(plan, &environment, timeout, self.signals)?;
         if killed {
             self.warn_once(format!(
                 "the server did not stop within {} s after SIGTERM, so it was killed (see --stop-timeout)",
@@ -285,27 +285,23 @@ fn environment(plan: &Plan, candidate: &Candidate) -> Vec<(&'static str, OsStrin
     environment
 }
 
-/// Runs the program, or the server and its load, once. The last part of the result says whether the server had to be killed.
+/// Runs the program, or the server and its load, once.
 fn one_run(
     plan: &Plan,
     environment: &[(&'static str, OsString)],
     timeout: Option<Duration>,
     signals: &Signals,
-) -> Result<(End, Vec<Daemon>, bool)> {
-    match &plan.subject {
+) -> Result<Run> {
+    let run = match &plan.subject {
         Subject::Program(command, input) => {
             let launch = Launch { command, environment, input: input.as_ref() };
-            let run = child::run(&launch, timeout, plan.stop_timeout, plan.any_status, signals)
-                .map_err(Failure::new)?;
-            Ok((run.0, run.1, false))
+            child::run(&launch, timeout, plan.stop_timeout, plan.any_status, signals)
         }
         Subject::Server(server) => {
-            let run = server
-                .run(environment, timeout, plan.stop_timeout, plan.any_status, signals)
-                .map_err(Failure::new)?;
-            Ok((run.end, run.daemons, run.killed))
+            server.run(environment, timeout, plan.stop_timeout, plan.any_status, signals)
         }
-    }
+    };
+    run.map_err(Failure::new)
 }
 
 /// Runs the program once with these variables and the commands around a run, for what it leaves elsewhere: a profile, from which
@@ -322,15 +318,15 @@ pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<
     let mut failed = None;
     if asked.is_none() {
         match one_run(plan, environment, plan.timeout, signals) {
-            Ok((End::Good(..), daemons, _)) => {
+            Ok(Run { end: End::Good(..), daemons, .. }) => {
                 // As for `compare`, what a program prints is its own business.
                 let is_program = matches!(plan.subject, Subject::Program(..));
                 if is_program && plan.metric.is_none() && !daemons.is_empty() {
                     failed = Some(Failure::new(background(&daemons, "tune")));
                 }
             }
-            Ok((End::Interrupted(signal), ..)) => asked = Some(signal),
-            Ok((End::Bad(why, output), ..)) => {
+            Ok(Run { end: End::Interrupted(signal), .. }) => asked = Some(signal),
+            Ok(Run { end: End::Bad(why, output), .. }) => {
                 let why = format!("the program fails while it is profiled: {why}{}", tail(&output));
                 failed = Some(Failure::new(why));
             }

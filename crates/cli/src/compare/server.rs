@@ -1,9 +1,9 @@
 //! One run of a server under load: the server is started and gets ready, the load generator runs beside it without the
 //! preload library, and the server is asked to stop.
 
-use super::child::{self, Cost, End, Event, Launch, Program};
+use super::child::{self, Cost, End, Event, Launch, Program, Run};
 use super::tail::last_lines;
-use crate::leftovers::{self, Daemon};
+use crate::leftovers;
 use latchwork_console::signals::Signals;
 use regex_lite::Regex;
 use std::ffi::OsString;
@@ -36,14 +36,6 @@ pub struct Server {
     pub ready_timeout: Duration,
     /// The load generator and its arguments.
     pub load: Vec<OsString>,
-}
-
-/// What one run gave.
-pub struct Run {
-    pub end: End,
-    pub daemons: Vec<Daemon>,
-    /// Whether the server had to be killed because it did not stop when it was asked to.
-    pub killed: bool,
 }
 
 impl Server {

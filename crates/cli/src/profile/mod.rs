@@ -19,7 +19,7 @@ mod distinct;
 pub mod files;
 pub mod findings;
 mod folded;
-mod html;
+pub mod html;
 pub mod join;
 mod json;
 mod lengths;
@@ -190,10 +190,4 @@ impl Options {
         }
         failed.map_or(Ok(()), Err)
     }
-}
-
-/// The report as a page for a browser.
-#[cfg(feature = "top")]
-pub fn page(profile: &Profile) -> String {
-    html::text(profile)
 }

@@ -63,7 +63,7 @@ fn aside(question: impl FnOnce() -> Option<Obstacle>) -> Option<Obstacle> {
 /// unreadable, or miss a library of its own, and its own error is the one to show.
 fn ask(linker: &Path, program: &Path, library: &Path) -> Option<Obstacle> {
     let before = library::preloaded_by_user();
-    let with = list(linker, program, Some(&library::preloading(library, before.as_deref())))?;
+    let with = list(linker, program, Some(&library::preloading(None, library, before.as_deref())))?;
     let shown = library.display();
     // The linker lists the library even if the C library lacks symbol versions that the library needs. It complains,
     // and would not start the program.

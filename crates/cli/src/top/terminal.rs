@@ -3,6 +3,7 @@
 use super::sample::{Order, Watch};
 use super::view::{Action, Key, View};
 use crate::live::{Session, Signals};
+use crate::profile::{html, join};
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::{say, write_or_print};
 use ratatui_core::backend::{Backend, ClearType, WindowSize};
@@ -92,9 +93,9 @@ fn report(session: &Session, view: &View) -> String {
     let page = || {
         // While it is paused, the report has what is on the screen.
         if view.paused && !view.sample.profile.locks.is_empty() {
-            return Ok(crate::profile::page(&view.sample.profile));
+            return Ok(html::text(&view.sample.profile));
         }
-        session.read().map(|recordings| crate::profile::page(&crate::profile::join::join(&recordings)))
+        session.read().map(|recordings| html::text(&join::join(&recordings)))
     };
     match page() {
         Ok(page) => match write_or_print(name.as_ref(), page.as_bytes()) {
