@@ -19,6 +19,8 @@
 #elif !__GLIBC_PREREQ(2, 32)
 #error "latchwork needs glibc 2.32, for __libc_single_threaded"
 #endif
+/* Its variable is not 0 as long as the process has never had a second thread. */
+#include <sys/single_threaded.h>
 
 #define LW_VERSION "0.1.0"
 #define LW_VERSION_MAJOR 0
@@ -140,9 +142,6 @@ LW_INLINE int lw_is_long_(const uint64_t *word, uint64_t value, int order) { LW_
 LW_INLINE int lw_is_pointer_(void *const *word, void *value, int order) { LW_COMPARE_("q", "qword"); }
 
 LW_BEGIN_C
-
-/* glibc's own: not 0 as long as the process has never had a second thread. */
-extern char __libc_single_threaded;
 
 /* The beginning of a thread's record for reclamation. Its owner alone writes to it. */
 struct lw_record {
