@@ -11,8 +11,8 @@
 #error "latchwork is for 64-bit Linux, on x86-64 and aarch64"
 #endif
 
-#if defined(__cplusplus) ? __cplusplus < 201103L : (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L)
-#error "latchwork needs C11, C++11 or a later standard: -std=c11"
+#if defined(__cplusplus) ? __cplusplus < 201103L : (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "latchwork needs C99, C++11 or a later standard: -std=c99"
 #endif
 #if !defined(__GLIBC__)
 #error "latchwork needs glibc"
@@ -26,7 +26,10 @@
 #define LW_VERSION_MAJOR 0
 #define LW_VERSION_MINOR 1
 
-/* CLOCK_REALTIME and CLOCK_MONOTONIC, which strict C11 does not define. A clock is an int. */
+/* Strict C99 does not have it. */
+struct timespec;
+
+/* CLOCK_REALTIME and CLOCK_MONOTONIC, which strict C does not define. A clock is an int. */
 #define LW_CLOCK_REALTIME 0
 #define LW_CLOCK_MONOTONIC 1
 
@@ -44,9 +47,10 @@
 #else
 #define LW_BEGIN_C
 #define LW_END_C
-#define LW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+/* Extensions of the compiler in C99. */
+#define LW_STATIC_ASSERT(condition, text) __extension__ _Static_assert(condition, text)
 #define LW_NOEXCEPT
-#define LW_ALIGNOF(type) _Alignof(type)
+#define LW_ALIGNOF(type) __alignof__(type)
 #define LW_NULL_ NULL
 #define LW_CAST_(type, value) ((type)(value))
 #define LW_INLINE static inline __attribute__((__always_inline__, __unused__))
