@@ -137,7 +137,7 @@ LW_INLINE void lw_rcu_check_section_(const char *function) {
 #define LW_DEBUG_PROTECTED_(condition) ((void)sizeof(!(condition)))
 #endif
 
-/* Reads a pointer, in a section. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
+/* Reads a pointer, in a section: a plain one, not an _Atomic one. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
  * lw_rcu_read_lock or lw_epoch_enter, nor online. */
 #define lw_rcu_dereference(from) (lw_rcu_check_section_("lw_rcu_dereference"), __atomic_load_n((from), __ATOMIC_ACQUIRE))
 /* Reads a pointer where it cannot change: `condition` says why, for example that the caller has the lock of the updaters. With
