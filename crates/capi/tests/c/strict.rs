@@ -1,4 +1,4 @@
-//! The headers in programs that are strict: with warnings that are errors, with macros of their own, and in modules of C++.
+//! The headers in programs that are strict: with warnings that are errors, with macros of their own, of several translation units.
 
 use super::*;
 
