@@ -213,7 +213,8 @@ void lw_rcu_garbage(lw_rcu_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
 /* A new domain, or null if there is no memory. */
 lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
 /* Reclaims everything in the domain, waiting for readers, and ends it. No thread uses it any more. In a section of the caller's
- * own it ends the process, with a message, if an object is left: it would wait for ever. */
+ * own it ends the process, with a message, if an object is left: it would wait for ever. Null is ignored: the default domain cannot be
+ * ended. */
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
 lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((__const__));
