@@ -1,4 +1,4 @@
-/* latchwork: locks, condition variables, semaphores and safe memory reclamation, for C11 and C++.
+/* latchwork: locks, condition variables, semaphores and safe memory reclamation, for C99 and C++.
  *
  * Link with -llatchwork (`pkg-config --cflags --libs latchwork`, or CMake's latchwork::latchwork).
  *

@@ -355,6 +355,9 @@ extern "C" fn lw_hazard_domain_create() -> *mut Domain {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_hazard_domain_destroy(domain: *mut Domain) -> c_int {
+    if domain.is_null() {
+        return 0;
+    }
     // SAFETY: see above. `lw_hazard_domain_create` allocated the domain.
     unsafe {
         // Until callbacks retire nothing more: else the domain could not end.

@@ -276,6 +276,9 @@ macro_rules! functions {
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $destroy(domain: *mut Domain<Native, $flavour>) {
+            if domain.is_null() {
+                return;
+            }
             // SAFETY: see the macro. `create` allocated the domain as a box would.
             unsafe {
                 assert!(

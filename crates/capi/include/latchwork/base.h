@@ -11,20 +11,25 @@
 #error "latchwork is for 64-bit Linux, on x86-64 and aarch64"
 #endif
 
-#if defined(__cplusplus) ? __cplusplus < 201103L : (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L)
-#error "latchwork needs C11, C++11 or a later standard: -std=c11"
+#if defined(__cplusplus) ? __cplusplus < 201103L : (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "latchwork needs C99, C++11 or a later standard: -std=c99"
 #endif
 #if !defined(__GLIBC__)
 #error "latchwork needs glibc"
 #elif !__GLIBC_PREREQ(2, 32)
 #error "latchwork needs glibc 2.32, for __libc_single_threaded"
 #endif
+/* Its variable is not 0 as long as the process has never had a second thread. */
+#include <sys/single_threaded.h>
 
 #define LW_VERSION "0.1.0"
 #define LW_VERSION_MAJOR 0
 #define LW_VERSION_MINOR 1
 
-/* CLOCK_REALTIME and CLOCK_MONOTONIC, which strict C11 does not define. A clock is an int. */
+/* Strict C99 does not have it. */
+struct timespec;
+
+/* CLOCK_REALTIME and CLOCK_MONOTONIC, which strict C does not define. A clock is an int. */
 #define LW_CLOCK_REALTIME 0
 #define LW_CLOCK_MONOTONIC 1
 
@@ -42,9 +47,10 @@
 #else
 #define LW_BEGIN_C
 #define LW_END_C
-#define LW_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+/* Extensions of the compiler in C99. */
+#define LW_STATIC_ASSERT(condition, text) __extension__ _Static_assert(condition, text)
 #define LW_NOEXCEPT
-#define LW_ALIGNOF(type) _Alignof(type)
+#define LW_ALIGNOF(type) __alignof__(type)
 #define LW_NULL_ NULL
 #define LW_CAST_(type, value) ((type)(value))
 #define LW_INLINE static inline __attribute__((__always_inline__, __unused__))
@@ -140,9 +146,6 @@ LW_INLINE int lw_is_long_(const uint64_t *word, uint64_t value, int order) { LW_
 LW_INLINE int lw_is_pointer_(void *const *word, void *value, int order) { LW_COMPARE_("q", "qword"); }
 
 LW_BEGIN_C
-
-/* glibc's own: not 0 as long as the process has never had a second thread. */
-extern char __libc_single_threaded;
 
 /* The beginning of a thread's record for reclamation. Its owner alone writes to it. */
 struct lw_record {

@@ -55,8 +55,8 @@ typedef struct lw_hazard_domain lw_hazard_domain;
 /* A new domain: objects that are retired together. Null if there is no memory. */
 lw_hazard_domain *lw_hazard_domain_create(void) LW_NOEXCEPT;
 /* Reclaims everything in the domain, with what its callbacks retire there, and ends it. No other thread uses it any more. Returns 0,
- * or EBUSY if an object is still protected, or if a callback of the domain calls this: then the domain goes on. The default
- * domain cannot be ended. */
+ * or EBUSY if an object is still protected, or if a callback of the domain calls this: then the domain goes on. Null is
+ * ignored: the default domain cannot be ended. */
 int lw_hazard_domain_destroy(lw_hazard_domain *domain) LW_NOEXCEPT;
 /* As lw_hazard_retire, lw_hazard_retire_ptr, lw_hazard_collect and lw_hazard_garbage, for the objects of a domain. Null stands
  * for the default domain, which those functions use. Hazard pointers protect objects of all domains. */

@@ -137,7 +137,7 @@ LW_INLINE void lw_rcu_check_section_(const char *function) {
 #define LW_DEBUG_PROTECTED_(condition) ((void)sizeof(!(condition)))
 #endif
 
-/* Reads a pointer, in a section. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
+/* Reads a pointer, in a section: a plain one, not an _Atomic one. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
  * lw_rcu_read_lock or lw_epoch_enter, nor online. */
 #define lw_rcu_dereference(from) (lw_rcu_check_section_("lw_rcu_dereference"), __atomic_load_n((from), __ATOMIC_ACQUIRE))
 /* Reads a pointer where it cannot change: `condition` says why, for example that the caller has the lock of the updaters. With
@@ -213,7 +213,8 @@ void lw_rcu_garbage(lw_rcu_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
 /* A new domain, or null if there is no memory. */
 lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
 /* Reclaims everything in the domain, waiting for readers, and ends it. No thread uses it any more. In a section of the caller's
- * own it ends the process, with a message, if an object is left: it would wait for ever. */
+ * own it ends the process, with a message, if an object is left: it would wait for ever. Null is ignored: the default domain cannot be
+ * ended. */
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
 lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((__const__));

@@ -363,6 +363,7 @@ static void keep(void) {
 
 int main(void) {
     lw_garbage garbage;
+    CHECK(lw_hazard_domain_destroy(NULL) == 0);
     seldom(); /* while there are few slots, and a scan is short */
     made = reclaimed = 0;
     in_threads(push_and_pop);

@@ -337,6 +337,9 @@ static void quiescent(void) {
 }
 
 int main(void) {
+    lw_rcu_domain_destroy(NULL); /* as free */
+    lw_epoch_domain_destroy(NULL);
+    lw_qsbr_domain_destroy(NULL);
     general();
     interrupted();
     epochs();

@@ -1,5 +1,7 @@
 /* What the headers put into a program's own lines, for compilers with strict warnings: macros, initialisers, inline functions. It is
  * a program of C, and of C++. */
+#include <sys/single_threaded.h>
+
 #include <latchwork.h>
 
 struct route {
