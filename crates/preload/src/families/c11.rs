@@ -16,8 +16,8 @@ const ERROR: c_int = 2;
 const NO_MEMORY: c_int = 3;
 const TIMED_OUT: c_int = 4;
 
-/// `mtx_recursive`. 2 is `mtx_timed`: every mutex is.
-const RECURSIVE: c_int = 1;
+/// `mtx_recursive`, with or without `mtx_timed`: every mutex is.
+const RECURSIVE: [c_int; 2] = [1, 3];
 
 /// Serves both families.
 pub(crate) fn install() {
@@ -54,14 +54,12 @@ extern "C" fn latchwork_thread_result(error: c_int) -> c_int {
     result(error)
 }
 
+/// As under glibc, a number that is no kind makes a mutex that is not recursive.
 unsafe extern "C" fn mtx_init(m: *mut Mutex, kind: c_int) -> c_int {
-    if !(0..=3).contains(&kind) {
-        return ERROR;
-    }
     // SAFETY: the program passes a mutex.
     unsafe {
         let error = TABLE.mutex_init.get()(m, null());
-        if error == 0 && kind & RECURSIVE != 0 {
+        if error == 0 && RECURSIVE.contains(&kind) {
             mutex::make_recursive(&*m);
         }
         result(error)

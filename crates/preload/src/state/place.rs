@@ -1,15 +1,18 @@
 //! Where the raw lock of an object lies: in the object itself if it fits.
 //!
-//! A raw lock that does not fit lies in memory of its own. The object's first word points to it; the first use makes it,
+//! A raw lock that does not fit lies in memory of its own. The object begins with a [`Pointer`] to it; the first use makes it,
 //! and `destroy` frees it. Such locks are cut from slabs, which the process keeps. An object that is freed without `destroy`
 //! leaks its lock; a lock in place leaves nothing behind. The feature `out-of-place`, for the tests, puts every
 //! lock out of place.
+//!
+//! Programs copy objects that no thread holds: they assign a structure, or `realloc` an array. Under glibc the copy is an object
+//! of its own. So it must not share the raw lock, which its original may free. `Pointer` tells a copy from its original.
 
 use super::alone::Alone;
 use super::memory;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Whether a raw lock lies in an object with room for `SPACE` bytes.
 #[inline(always)]
@@ -31,38 +34,74 @@ pub(crate) unsafe fn locate<'a, L, const SPACE: usize>(bytes: &UnsafeCell<[u8; S
         // SAFETY: `L` fits into the bytes, which are those of a live object, and every state of them is an `L`.
         unsafe { &*start.cast::<L>() }
     } else {
-        // SAFETY: the space has at least the size of a pointer, and such an `L` uses it for nothing else.
-        let word = unsafe { &*start.cast::<AtomicPtr<L>>() };
-        // (A) pairs with the exchange in `make`: this thread sees the lock's bytes zeroed.
-        let lock = word.load(Ordering::Acquire);
-        let lock = if lock.is_null() { make(word) } else { lock };
+        // SAFETY: the caller's object is live.
+        let pointer = unsafe { Pointer::of(bytes) };
+        let lock = pointer.get();
+        let lock = if lock.is_null() { make::<L>(pointer) } else { lock };
         // SAFETY: a lock from `make` lives until `discard`, which is called when no thread uses the object.
-        unsafe { &*lock }
+        unsafe { &*lock.cast::<L>() }
+    }
+}
+
+/// The first words of an object whose lock is out of place.
+#[repr(C)]
+struct Pointer {
+    lock: AtomicPtr<u8>,
+    /// The address of the object for which the lock was made. A copy of that object has another address.
+    object: AtomicUsize,
+}
+
+impl Pointer {
+    /// # Safety
+    ///
+    /// As [`locate`].
+    #[inline(always)]
+    unsafe fn of<const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]>) -> &Self {
+        const { assert!(size_of::<Self>() <= SPACE) };
+        // SAFETY: the words fit into the bytes, which are aligned to 8 and used for nothing else if the lock is out of place.
+        unsafe { &*bytes.get().cast() }
+    }
+
+    /// The lock of this object, or null.
+    #[inline(always)]
+    fn get(&self) -> *mut u8 {
+        // (A) pairs with the store in `set`: this thread sees the lock's address, and its bytes zeroed.
+        if self.object.load(Ordering::Acquire) == core::ptr::from_ref(self).addr() {
+            self.lock.load(Ordering::Relaxed)
+        } else {
+            null_mut()
+        }
+    }
+
+    /// Gives this object the lock `new`, unless it has one. Returns its lock. The thread is [`ALONE`], but a signal handler may
+    /// interrupt it between any two steps, and give the same object a lock.
+    fn set(&self, new: *mut u8) -> *mut u8 {
+        let old = self.lock.load(Ordering::Relaxed);
+        let give = || self.lock.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if self.get().is_null() && give() {
+            self.object.store(core::ptr::from_ref(self).addr(), Ordering::Release); // (A)
+        }
+        self.get()
     }
 }
 
 #[cold]
-fn make<L>(word: &AtomicPtr<L>) -> *mut L {
+fn make<L>(pointer: &Pointer) -> *mut u8 {
     const { assert!(size_of::<L>() <= GRAIN * CLASSES && align_of::<L>() <= GRAIN) };
-    make_sized(word.as_ptr().cast(), size_of::<L>()).cast()
+    make_sized(pointer, size_of::<L>())
 }
 
 /// The same for every type of lock of this size.
 #[cold]
 #[inline(never)]
-fn make_sized(word: *mut *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: `make` passes the address of its word, which only atomic operations access.
-    let word = unsafe { AtomicPtr::from_ptr(word) };
-    let lock = allocate(size);
-    // (A) publishes the zeroed lock.
-    match word.compare_exchange(null_mut(), lock, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => lock,
-        Err(other) => {
-            // SAFETY: allocated above with this size, and no other thread has seen it.
-            unsafe { free(lock, size) };
-            other
-        }
+fn make_sized(pointer: &Pointer, size: usize) -> *mut u8 {
+    let new = allocate(size);
+    let lock = ALONE.run(|_| pointer.set(new));
+    if lock != new {
+        // SAFETY: allocated above with this size, and no other thread has used it.
+        unsafe { free(new, size) };
     }
+    lock
 }
 
 /// Whether the object has a raw lock already (always, if the lock is in place).
@@ -71,9 +110,8 @@ fn make_sized(word: *mut *mut u8, size: usize) -> *mut u8 {
 ///
 /// As [`locate`].
 pub(crate) unsafe fn exists<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]>) -> bool {
-    // SAFETY: if the lock is out of place, the object begins with a pointer, which may be null.
-    (const { is_in_place::<L, SPACE>() })
-        || unsafe { !(*bytes.get().cast::<AtomicPtr<L>>()).load(Ordering::Acquire).is_null() }
+    // SAFETY: the caller's object is live.
+    (const { is_in_place::<L, SPACE>() }) || unsafe { !Pointer::of(bytes).get().is_null() }
 }
 
 /// Makes the raw lock unlocked and forgets its waiters.
@@ -89,7 +127,7 @@ pub(crate) unsafe fn reset<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]
         if const { is_in_place::<L, SPACE>() } {
             start.write_bytes(0, SPACE);
         } else {
-            let lock = *start.cast::<*mut L>();
+            let lock = Pointer::of(bytes).get().cast::<L>();
             if !lock.is_null() {
                 lock.drop_in_place();
                 lock.cast::<u8>().write_bytes(0, size_of::<L>());
@@ -105,13 +143,14 @@ pub(crate) unsafe fn reset<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]
 /// As [`reset`], and no thread holds the lock.
 pub(crate) unsafe fn discard<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]>) {
     if const { !is_in_place::<L, SPACE>() } {
-        // SAFETY: the object is the caller's alone, and begins with a pointer that is null or from `make`.
+        // SAFETY: the object is the caller's alone, and its lock is from `make`.
         unsafe {
-            let word = bytes.get().cast::<*mut L>();
-            if !(*word).is_null() {
-                (*word).drop_in_place();
-                free((*word).cast(), size_of::<L>());
-                *word = null_mut();
+            let pointer = Pointer::of(bytes);
+            let lock = pointer.get();
+            if !lock.is_null() {
+                lock.cast::<L>().drop_in_place();
+                free(lock, size_of::<L>());
+                pointer.object.store(0, Ordering::Relaxed);
             }
         }
     }

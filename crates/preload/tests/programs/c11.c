@@ -64,6 +64,16 @@ int main(void)
     EQ(mtx_unlock(&m), thrd_error);
     mtx_destroy(&m);
 
+    /* glibc takes any number, and a mutex of such a kind is not recursive. */
+    int no_kinds[] = { 4, 5, 100, -1 };
+    for (int i = 0; i < 4; i++) {
+        EQ(mtx_init(&m, no_kinds[i]), thrd_success);
+        EQ(mtx_lock(&m), thrd_success);
+        EQ(mtx_trylock(&m), thrd_busy);
+        EQ(mtx_unlock(&m), thrd_success);
+        mtx_destroy(&m);
+    }
+
     EQ(mtx_init(&m, mtx_timed), thrd_success);
     EQ(mtx_lock(&m), thrd_success);
     t = in_ms(CLOCK_REALTIME, 10);

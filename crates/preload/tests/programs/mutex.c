@@ -181,6 +181,27 @@ static void short_lived(void)
     EQ(counter, 250 * 8 * 3);
 }
 
+/* A copy of a mutex that no thread holds is a mutex of its own, as programs have it that copy structures. */
+static void copies(pthread_mutex_t *m)
+{
+    OK(pthread_mutex_lock(m));
+    OK(pthread_mutex_unlock(m));
+    pthread_mutex_t copy = *m, moved;
+    OK(pthread_mutex_lock(m));
+    OK(pthread_mutex_trylock(&copy));
+    OK(pthread_mutex_unlock(m));
+    EQ(other_try(&copy), EBUSY);
+    OK(pthread_mutex_unlock(&copy));
+    moved = copy;
+    OK(pthread_mutex_destroy(&copy));
+    OK(pthread_mutex_trylock(&moved));
+    OK(pthread_mutex_trylock(m));
+    EQ(other_try(&moved), EBUSY);
+    OK(pthread_mutex_unlock(m));
+    OK(pthread_mutex_unlock(&moved));
+    OK(pthread_mutex_destroy(&moved));
+}
+
 int main(void)
 {
     /* Once as a process that has never had a second thread. */
@@ -201,6 +222,8 @@ int main(void)
     with_kind(PTHREAD_MUTEX_ADAPTIVE_NP, basic);
     with_kind(PTHREAD_MUTEX_RECURSIVE, is_recursive);
     with_kind(PTHREAD_MUTEX_ERRORCHECK, is_errorcheck);
+    copies(&normal);
+    copies(&recursive);
     reuse();
     many_objects();
     exclusion(&normal);

@@ -318,6 +318,25 @@ static void many_objects(void)
     CHECK(resident_pages() - before < 512); /* 2 MB */
 }
 
+/* A copy of a lock that no thread holds is a lock of its own. */
+static void copies(void)
+{
+    pthread_rwlock_t copy = lock, moved;
+    OK(pthread_rwlock_wrlock(&lock));
+    OK(pthread_rwlock_trywrlock(&copy));
+    OK(pthread_rwlock_unlock(&lock));
+    expect(&lock, 0, 0);
+    expect(&copy, EBUSY, EBUSY);
+    OK(pthread_rwlock_unlock(&copy));
+    moved = copy;
+    OK(pthread_rwlock_destroy(&copy));
+    OK(pthread_rwlock_tryrdlock(&moved));
+    expect(&lock, 0, 0);
+    expect(&moved, 0, EBUSY);
+    OK(pthread_rwlock_unlock(&moved));
+    OK(pthread_rwlock_destroy(&moved));
+}
+
 int main(void)
 {
     pthread_t threads[16];
@@ -344,6 +363,7 @@ int main(void)
     both_handed_over();
     read_anew();
     destroyed_while_held();
+    copies();
     many_objects();
     for (int i = 0; i < 16; i++)
         threads[i] = start(mix, (void *)(long)(i + 1));

@@ -102,7 +102,10 @@ pub(super) unsafe fn unlock_write<R: RawRwLock<Machine = Native>>(l: &RwLock) {
     unsafe {
         let word = if const { size_of::<R::Write>() != 0 } { l.token.load(Relaxed) } else { 0 };
         l.owner.store(0, Relaxed);
-        raw::<R>(l).unlock_write(R::Write::from_word(word));
+        // A copy of an object that is held has no lock.
+        if place::exists::<R, RWLOCK_SPACE>(&l.raw) {
+            raw::<R>(l).unlock_write(R::Write::from_word(word));
+        }
     }
 }
 
