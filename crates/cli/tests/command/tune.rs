@@ -402,13 +402,18 @@ fn locks_that_exceed_a_limit_are_refused() {
 
 #[test]
 fn without_a_lock_to_tune_there_is_a_result_all_the_same() {
-    let output = output(&["tune", "--settle", "0", "--json", "-", "--", "sleep", "0.01"]);
+    let tune = |json| output(&["tune", "--settle", "0", "--json", json, "--", "sleep", "0.01"]);
+    let output = tune("-");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&json["result"], &json["search_runs"]), (&"keep".into(), &0.into()), "{json}");
     assert_eq!(json["classes"].as_array().map(Vec::len), Some(0), "{json}");
     // Nothing was measured.
     assert_eq!((&json["proof"]["rounds"], &json["proof"]["glibc"]), (&0.into(), &Value::Null), "{json}");
+    // The report is there also where the file cannot be written.
+    let output = tune("/dev/full");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("so there is none to tune"), "{}", stdout(&output));
 }
 
 #[test]
