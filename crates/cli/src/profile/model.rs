@@ -165,6 +165,8 @@ pub struct Class {
     pub reacquire_ns: u64,
     /// Such acquisitions that had to wait.
     pub reacquires: u64,
+    /// Where threads waited for the condition, and the place of the holder that kept the mutex from them then: the longest first.
+    pub reacquire_pairs: Vec<Pair>,
     /// Holds: all that met contention, and a sample of the others.
     pub holds: Lengths,
     /// Most threads that waited at once.

@@ -1,6 +1,6 @@
 //! The functions that hold the locks of a class, each over all of its stacks.
 
-use super::model::{Class, Holder, Profile};
+use super::model::{Cause, Class, Holder, Profile};
 use std::collections::HashMap;
 
 /// A function that holds a lock, over all stacks.
@@ -48,6 +48,18 @@ impl Profile {
             first.hold_ns.cmp(&second.hold_ns).then(second.function.cmp(&first.function))
         };
         self.holders(class, |holder| holder.hold_ns).max_by(by_holds)
+    }
+
+    /// The function that held a mutex of the class for most of the time in which threads that had waited for a condition wanted it, and
+    /// for how much of that.
+    pub fn top_reacquire_holder(&self, class: &Class) -> Option<(String, u64)> {
+        let mut sums: HashMap<String, u64> = HashMap::new();
+        for pair in &class.reacquire_pairs {
+            if let Cause::Holder(stack) = pair.cause {
+                *sums.entry(self.function(stack)).or_default() += pair.wait_ns;
+            }
+        }
+        sums.into_iter().max_by(|first, second| first.1.cmp(&second.1).then(second.0.cmp(&first.0)))
     }
 
     /// The functions that hold locks of the class. `weight`: what a stack's holds count for in [`TopHolder::at_a_time_ns`].

@@ -1,14 +1,15 @@
 //! The long way of a call that acquires a lock. [`calls`](super::calls) says what is recorded where.
 
 use super::super::after_first_attempt;
-use super::account::{Snapshot, arrive, leave, take};
+use super::account::{Parts, Snapshot, arrive, leave, take};
 use super::calls::*;
 use super::entries::{self, FREE, RECURSIVE, bump, bump_short};
 use super::fast::Way;
 use super::file::record;
+use super::tallies::{self, Key};
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
-use super::{clock, fast, filter, live, objects, succession};
+use super::{clock, fast, filter, live, objects, pending, succession};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{EBUSY, ETIMEDOUT, c_int};
@@ -515,6 +516,9 @@ fn waited(
         counters().relocks.fetch_add(1, Relaxed);
         counters().relock_nanos.fetch_add(nanos, Relaxed);
         local.relock_nanos += nanos;
+        if weight != 0 {
+            relocked(local, &Wait { waiter: site, ..waiting.ended(end) }, parts.as_ref());
+        }
     } else {
         if let Some((stands_for, spun)) = spun {
             let all = u64::from(weight) * u64::from(stands_for);
@@ -542,4 +546,16 @@ fn waited(
         }
     }
     result
+}
+
+/// Adds a wait that was looked at closely to the sums of its holders: the thread has its mutex again, after a wait for a condition
+/// variable. (It notes no wait: it will note the one for the condition.)
+#[cold]
+#[inline(never)]
+fn relocked(local: &Local, wait: &Wait, parts: Option<&Parts>) {
+    let &Wait { object, serial, class, waiter, nanos, weight, .. } = wait;
+    let whole = Key { object, serial, class, waiter: waiter | RELOCK, holder: cause::WHOLE };
+    tallies::add(local.table, &whole, weight, nanos);
+    let parts = parts.into_iter().flat_map(|parts| parts.holders.into_iter().zip(parts.nanos));
+    pending::add_parts(local.table, &whole, weight, nanos, parts.filter(|part| part.1 != 0));
 }
