@@ -554,7 +554,8 @@ pub struct Entry {
     pub failed: AtomicU32,
     /// The stack at which the thread acquired the lock, if it holds it and that is known; else 0. Stacks are few enough.
     pub site: AtomicU16,
-    /// For the recorder: the logarithm to base 2 of the number of acquisitions for which the present hold time stands.
+    /// For the recorder: the logarithm to base 2 of the number of acquisitions for which the present hold time stands (low half), and the low
+    /// bits of `acquisitions` when it began.
     pub weight: AtomicU8,
     /// For the recorder: so many of the next acquisitions capture their stack (low half), and the logarithm of the number of
     /// sections for which the present one pays.

@@ -376,6 +376,21 @@ fn calls_that_give_up() {
     }
 }
 
+/// A hold ends with the release by the thread that acquired the lock. One that another thread releases is not measured.
+#[test]
+fn locks_that_another_thread_releases() {
+    let Some(program) = program() else { return };
+    let run = Run::new(&Setting::new("glibc", "glibc"), &program, "passed");
+    let holds =
+        of(run.only(), Kind::Mutex).map(|class| (class.counters.acquisitions, class.counters.hold_samples));
+    let mut holds: Vec<_> = holds.collect();
+    holds.sort();
+    assert_eq!(holds, [(4, 4), (8, 4)]);
+    let returned = Run::new(&Setting::new("glibc", "glibc"), &program, "returned");
+    let longest = of(returned.only(), Kind::Mutex).map(|class| class.counters.hold_max).max().unwrap();
+    assert!(longest < 25_000_000, "{longest} ns");
+}
+
 #[test]
 fn counts_are_exact() {
     let Some(program) = program() else { return };

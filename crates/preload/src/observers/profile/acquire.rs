@@ -277,8 +277,7 @@ fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
     if call.is_read() {
         succession::look(local, index, call.address, now);
     }
-    place.entry.weight.store(weight, Relaxed);
-    place.entry.held_since.store(now, Relaxed);
+    entries::begin_hold(place.entry, weight, now);
     local.open(place.entry);
     entries::flush_short(place.entry);
     live::look(now);
@@ -303,8 +302,7 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.site.store(site as u16, Relaxed);
     heat(entry);
     entry.hot.store(HOT | weight << HOT.count_ones(), Relaxed);
-    entry.weight.store(weight, Relaxed);
-    entry.held_since.store(now, Relaxed);
+    entries::begin_hold(entry, weight, now);
     is_measured(entry);
     entries::flush_short(entry);
     local.open(place.entry);
@@ -428,8 +426,7 @@ fn has(local: &mut Local, entry: &Entry, call: Call, depth: u8, since: u64) {
     entry.depth.store(depth, Relaxed);
     entry.site.store(0, Relaxed);
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
-    entry.weight.store(0, Relaxed);
-    entry.held_since.store(since, Relaxed);
+    entries::begin_hold(entry, 0, since);
     is_measured(entry);
     local.open(entry);
 }
