@@ -426,10 +426,13 @@ impl Joiner {
             self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
         profile.dropped.sort_by(|first, second| first.what.cmp(&second.what));
         if self.unaccounted > 0 {
-            profile.notes.push(match self.unaccounted {
-                1 => "The holder of a wait is not known.".into(),
-                many => format!("The holders of {} waits are not known.", count(many)),
-            });
+            let times = match self.unaccounted {
+                1 => "Once".into(),
+                many => format!("{} times", count(many)),
+            };
+            profile.notes.push(format!(
+                "{times} a thread could not note in time which holder caused a wait: such waiting is shown as handover, or as not known."
+            ));
         }
         self.symbols.changed.sort();
         self.symbols.changed.dedup();
@@ -586,4 +589,17 @@ fn lengths(count: u64, sum_ns: u64, max_ns: u64, counts: &[u64]) -> Lengths {
     };
     let buckets = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
     Lengths { count, sum_ns, max_ns, buckets }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holders of one wait may miss several times to note their parts.
+    #[test]
+    fn what_could_not_be_noted_is_no_number_of_waits() {
+        let recording = Recording { unaccounted: 192, ..Recording::default() };
+        let notes = join(&[recording]).notes;
+        assert!(notes.iter().any(|note| note.starts_with("192 times a thread could not note")), "{notes:?}");
+    }
 }
