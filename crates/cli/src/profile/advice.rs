@@ -179,7 +179,8 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
         / process.instances.max(1) as f64;
     // What is sure if the sample of the holds has more long ones than it should.
     let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
-    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
+    let alone = alone(class);
+    let busy = (held_ns * alone / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
     // With the parts of a long section a thread would have to hold many parts.
     let at_a_time_ns =
         profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
@@ -196,11 +197,19 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
          parts of the data, about one in {} would, if all parts are used alike.",
         class.name,
         // A tenth is within what two digits say.
-        if margin < 0.1 { "" } else { "at least " },
+        if margin < 0.1 && alone > 0.9 { "" } else { "at least " },
         percent(busy),
         count(one_in),
         count(one_in * parts)
     ))
+}
+
+/// At least so much of the time for which holders hold a lock, one after another do. Readers hold it together: as many as were seen.
+fn alone(class: &Class) -> f64 {
+    let read_ns = class.read_hold_ns.checked_div(class.read_holds).unwrap_or(0).saturating_mul(class.reads);
+    let all_ns = class.holds.mean_ns().saturating_mul(class.acquisitions);
+    let reading = ratio(read_ns, all_ns).min(1.0);
+    1.0 - reading + reading / class.readers_max.max(1) as f64
 }
 
 /// Another lock may serve better: readers that do not write to the lock, or a cheaper handover.
@@ -323,6 +332,17 @@ mod tests {
         assert!(
             text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
             "{text}"
+        );
+        // Four readers at a time: the lock is held for a quarter of what their holds add up to.
+        let together = |class: &mut Class| {
+            busy(class);
+            (class.kind, class.reads, class.readers_max) = (Kind::RwLock, class.acquisitions, 4);
+            (class.read_holds, class.read_hold_ns) = (1_000, 4_000_000);
+        };
+        let split = advice(&profile(&together)).into_iter().find(|one| one.rule == "split").unwrap().text;
+        assert!(
+            split.contains("it is held at least 12% of the time") && split.contains("With 8 locks"),
+            "{split}"
         );
         // Calls that gave up are calls that waited.
         let gave_up = |class: &mut Class| {
