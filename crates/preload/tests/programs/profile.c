@@ -405,8 +405,11 @@ static void *inside_thread(void *number)
 static void *single_thread(void *number)
 {
     wait_for_holder((int)(long)number - 1);
-    pthread_rwlock_rdlock(&rwlock);
-    pthread_rwlock_unlock(&rwlock);
+    // The last times there is nothing to record but their number.
+    for (int i = 0; i < 20; i++) {
+        pthread_rwlock_rdlock(&rwlock);
+        pthread_rwlock_unlock(&rwlock);
+    }
     has_lock();
     // What a thread has counted stays where it is until the thread has ended.
     wait_for_holder(5);
@@ -811,23 +814,23 @@ static void *keeping_thread(void *number)
     return NULL;
 }
 
-// A thread takes a mutex, and another one releases it; then that one takes it for itself. Meanwhile it holds a mutex of its own.
+// A thread takes a mutex, for which another one waits, and a third one releases it. Then that one takes it for itself.
 static void *passing_thread(void *number)
 {
-    static pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
     for (int i = 0; i < 4; i++) {
         if (!number)
             pthread_mutex_lock(&mutex);
-        pthread_barrier_wait(&ready);
-        if (number) {
-            pthread_mutex_lock(&mine);
-            pthread_mutex_unlock(&mutex);
-            pthread_mutex_lock(&mutex);
+        begin_round();
+        if ((long)number == 1) {
             sleep_ms(10);
             pthread_mutex_unlock(&mutex);
-            pthread_mutex_unlock(&mine);
         }
-        pthread_barrier_wait(&ready);
+        if (number) {
+            pthread_mutex_lock(&mutex);
+            sleep_ms(1);
+            pthread_mutex_unlock(&mutex);
+        }
+        begin_round();
     }
     return NULL;
 }
@@ -1264,8 +1267,8 @@ int main(int argc, char **argv)
         report();
         printf("time %lu kept\n", kept);
     } else if (!strcmp(mode, "passed")) {
-        pthread_barrier_init(&ready, NULL, 2);
-        parallel(2, passing_thread);
+        pthread_barrier_init(&ready, NULL, 3);
+        parallel(3, passing_thread);
     } else if (!strcmp(mode, "returned")) {
         pthread_barrier_init(&ready, NULL, 2);
         parallel(2, returning_thread);
