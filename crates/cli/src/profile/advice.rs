@@ -4,7 +4,7 @@
 //! cost the program a noticeable part of its time.
 
 use super::findings::{NOTABLE, ratio};
-use super::model::{Class, Kind, OWN, Profile};
+use super::model::{Cause, Class, Kind, OWN, Profile};
 use super::top_holders::TopHolder;
 use super::units::{count, percent, time};
 
@@ -124,9 +124,20 @@ fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
     ))
 }
 
-/// Most calls give up before the holder releases the lock, so that no holder pays for their waits.
+/// Most calls give up before the holder releases the lock, or most of the waiting is theirs, so that no holder pays for it. It is probably the holder for which
+/// calls at the same places waited that did not give up, or else the one with the longest holds.
 fn given_up(profile: &Profile, class: &Class) -> Option<String> {
-    let holder = long_holder(profile, class).filter(|_| class.timeouts > class.contended / 2)?;
+    let still_held = class.pairs.iter().filter(|pair| pair.cause == Cause::StillHeld);
+    let in_vain = ratio(still_held.map(|pair| pair.wait_ns).sum(), class.waits.sum_ns) >= MOST;
+    if !in_vain && class.timeouts <= class.contended / 2 {
+        return None;
+    }
+    let holder = match profile.holder_at_deadlines(class) {
+        Some(holder) => Some(holder).filter(|holder| holder.at_a_time_ns() >= SHORT_NS),
+        // Whether readers or writers gave up is not known.
+        None if class.kind == Kind::RwLock => None,
+        None => long_holder(profile, class),
+    }?;
     Some(format!(
         "{}: shorten the section of {}, which holds the lock for {} at a time: {} calls gave up at their deadlines meanwhile.",
         class.name,
@@ -287,7 +298,7 @@ pub fn rules(profile: &Profile) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::model::Bucket;
+    use crate::profile::model::{Bucket, Error, Pair};
     use crate::profile::sample;
 
     #[test]
@@ -379,6 +390,34 @@ mod tests {
         assert_eq!(rules(&profile(&behind_one)), ["shorten"]);
         let text = advice(&profile(&behind_one))[0].text.clone();
         assert!(text.contains("50 ms at a time: 1.3 M calls gave up"), "{text}");
+        // A third of the calls, with half of the waiting.
+        let longer = |class: &mut Class| {
+            behind_one(class);
+            class.timeouts = class.contended / 3;
+            let wait_ns = class.waits.sum_ns.div_ceil(2);
+            let waiter = class.pairs[0].waiter;
+            class.pairs.push(Pair { waiter, cause: Cause::StillHeld, wait_ns, error_ns: Error(0) });
+        };
+        assert_eq!(rules(&profile(&longer)), ["shorten"]);
+        // Readers that gave up did not wait for the other readers, which hold the lock longest, but for the one who made some of them wait.
+        let for_a_writer = |class: &mut Class| {
+            behind_one(class);
+            class.kind = Kind::RwLock;
+            class.pairs.remove(0);
+            class.holders[1].hold_ns = class.holders[1].holds * 4_000_000;
+        };
+        assert_eq!(rules(&profile(&for_a_writer)), ["lock"]);
+        let known = |class: &mut Class| {
+            for_a_writer(class);
+            let waiter = class.pairs[0].waiter;
+            let still = Pair { waiter, cause: Cause::StillHeld, wait_ns: 1_000, error_ns: Error(0) };
+            class.pairs.push(still);
+        };
+        let text = advice(&profile(&known))[0].text.clone();
+        assert!(
+            text.contains("shorten the section of Cache::get, which holds the lock for 4.0 ms"),
+            "{text}"
+        );
         let unknown_holder = |class: &mut Class| {
             busy(class);
             class.holders.clear();
