@@ -218,7 +218,7 @@ pub struct Counters {
     /// Of a mutex: how often a thread took it again after waiting for a condition variable and had to wait for that. These
     /// calls are in no other number of this struct, but for `acquisitions`. See [`kind::SEMAPHORE`] for semaphores.
     pub relocks: AtomicU64,
-    /// How long those waited. Pairs with [`RELOCK`] say because of whom.
+    /// How long those waited. Pairs with [`RELOCK`] name the holders that caused that.
     pub relock_nanos: AtomicU64,
     /// The most threads that waited at the same time.
     pub most_waiting: AtomicU64,

@@ -203,14 +203,17 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
     let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
+    let waits = match one_in {
+        1 => "most acquisitions wait".into(),
+        more => format!("one acquisition in {} waits", count(more)),
+    };
     Some(format!(
-        "{}: split it, if its data can be: it is held {}{} of the time, and one acquisition in {} waits. With {parts} locks for \
-         parts of the data, about one in {} would, if all parts are used alike.",
+        "{}: split it, if its data can be: it is held {}{} of the time, and {waits}. With {parts} locks for parts of the data, \
+         about one in {} would, if all parts are used alike.",
         class.name,
         // A tenth is within what two digits say.
         if margin < 0.1 && alone > 0.9 { "" } else { "at least " },
         percent(busy),
-        count(one_in),
         count(one_in * parts)
     ))
 }
@@ -360,7 +363,7 @@ mod tests {
             busy(class);
             (class.contended, class.timeouts) = (2_500_000, 1_250_000);
         };
-        assert!(advice(&profile(&gave_up))[0].text.contains("one acquisition in 1 waits"));
+        assert!(advice(&profile(&gave_up))[0].text.contains("and most acquisitions wait. With"));
         // Holds of 40 ms that each stand for 64: what is left is sure.
         let uncertain = |class: &mut Class| {
             busy(class);
@@ -399,7 +402,7 @@ mod tests {
             class.pairs.push(Pair { waiter, cause: Cause::StillHeld, wait_ns, error_ns: Error(0) });
         };
         assert_eq!(rules(&profile(&longer)), ["shorten"]);
-        // Readers that gave up did not wait for the other readers, which hold the lock longest, but for the one who made some of them wait.
+        // Readers that gave up did not wait for other readers, whose holds are longest, but for the writer that made some of them wait.
         let for_a_writer = |class: &mut Class| {
             behind_one(class);
             class.kind = Kind::RwLock;

@@ -136,7 +136,7 @@ fn manners(profile: &Profile, classes: &[&Class]) -> String {
     format!("\n{}\n", table.trim_fmt())
 }
 
-/// Who waited because of whom. `waited`: all of that waiting; `titles`: those of its column and of the place.
+/// The pairs of a waiter and the holder that it waited for. `waited`: all of that waiting; `titles`: those of its column and of the place.
 fn pairs(profile: &Profile, waited: u64, [lost, place]: [&str; 2], of: impl Fn(&Class) -> &[Pair]) -> String {
     let mut all = Vec::new();
     for class in &profile.locks {

@@ -50,7 +50,7 @@ impl Profile {
         self.holders(class, |holder| holder.hold_ns).max_by(by_holds)
     }
 
-    /// Of the places where calls gave up at their deadlines: the function that caused most of the waiting there whose holder is known.
+    /// The function that caused most of the other waiting at the places where calls gave up at their deadlines, as far as it is known.
     pub fn holder_at_deadlines(&self, class: &Class) -> Option<TopHolder> {
         let gave_up =
             |waiter| class.pairs.iter().any(|pair| pair.waiter == waiter && pair.cause == Cause::StillHeld);

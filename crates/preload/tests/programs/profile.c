@@ -814,7 +814,7 @@ static void *keeping_thread(void *number)
     return NULL;
 }
 
-// A thread takes a mutex, for which another one waits, and a third one releases it. Then that one takes it for itself.
+// A thread takes a mutex. A second thread waits for it, and a third one releases it, and then takes it for itself.
 static void *passing_thread(void *number)
 {
     for (int i = 0; i < 4; i++) {
