@@ -54,7 +54,13 @@ pub fn set(lock: usize, name: &[u8]) {
 }
 
 /// The lock's name, with zeros behind it. (If the lock gets its name a second time meanwhile, bytes of both may be in it.)
+#[inline]
 pub fn of(lock: usize) -> Option<[u8; BYTES]> {
+    // Most programs name no lock.
+    if END.load(Relaxed) == 0 { None } else { find(lock) }
+}
+
+fn find(lock: usize) -> Option<[u8; BYTES]> {
     let entry = used().iter().find(|entry| entry.lock.load(Acquire) == lock)?; // (B)
     let name = entry.name.each_ref().map(|byte| byte.load(Relaxed));
     fence(Acquire); // (A)

@@ -218,7 +218,7 @@ pub struct Counters {
     /// Of a mutex: how often a thread took it again after waiting for a condition variable and had to wait for that. These
     /// calls are in no other number of this struct, but for `acquisitions`. See [`kind::SEMAPHORE`] for semaphores.
     pub relocks: AtomicU64,
-    /// How long those waited.
+    /// How long those waited. Pairs with [`RELOCK`] name the holders that caused that.
     pub relock_nanos: AtomicU64,
     /// The most threads that waited at the same time.
     pub most_waiting: AtomicU64,
@@ -350,6 +350,10 @@ pub mod holds {
     pub const READ: u32 = u32::MAX - 1;
 }
 
+/// Added to the waiter's stack in a [`Pair`] or a [`Tally`]: the thread waited for its mutex again, after a wait for a condition
+/// variable at that stack. Such a pair belongs to [`Counters::relocks`]. In older files of this version there are none.
+pub const RELOCK: u32 = 1 << 30;
+
 /// In place of the waiter's stack in a [`Tally`]: it has all waits for the object, and their exact sum. There is no such pair.
 pub const ALL_WAITS: u32 = u32::MAX - 2;
 
@@ -361,7 +365,7 @@ pub struct Pair {
     pub state: AtomicU32,
     /// The class.
     pub class: AtomicU32,
-    /// The stack of the waiting threads, or one of [`holds`].
+    /// The stack of the waiting threads, perhaps with [`RELOCK`], or one of [`holds`].
     pub waiter: AtomicU32,
     /// The stack of the holder, or one of [`cause`]. The other pairs of a waiter add up to the one with
     /// [`cause::WHOLE`]. (In a pair with [`holds`], 0 stands for holders that are not known.)
@@ -550,7 +554,8 @@ pub struct Entry {
     pub failed: AtomicU32,
     /// The stack at which the thread acquired the lock, if it holds it and that is known; else 0. Stacks are few enough.
     pub site: AtomicU16,
-    /// For the recorder: the logarithm to base 2 of the number of acquisitions for which the present hold time stands.
+    /// For the recorder: the logarithm to base 2 of the number of acquisitions for which the present hold time stands (low half), and the low
+    /// bits of `acquisitions` when it began.
     pub weight: AtomicU8,
     /// For the recorder: so many of the next acquisitions capture their stack (low half), and the logarithm of the number of
     /// sections for which the present one pays.

@@ -4,7 +4,7 @@
 //! cost the program a noticeable part of its time.
 
 use super::findings::{NOTABLE, ratio};
-use super::model::{Class, Kind, OWN, Profile};
+use super::model::{Cause, Class, Kind, OWN, Profile};
 use super::top_holders::TopHolder;
 use super::units::{count, percent, time};
 
@@ -124,9 +124,20 @@ fn after_conditions(profile: &Profile, class: &Class) -> Option<String> {
     ))
 }
 
-/// Most calls give up before the holder releases the lock, so that no holder pays for their waits.
+/// Most calls give up before the holder releases the lock, or most of the waiting is theirs, so that no holder pays for it. It is probably the holder for which
+/// calls at the same places waited that did not give up, or else the one with the longest holds.
 fn given_up(profile: &Profile, class: &Class) -> Option<String> {
-    let holder = long_holder(profile, class).filter(|_| class.timeouts > class.contended / 2)?;
+    let still_held = class.pairs.iter().filter(|pair| pair.cause == Cause::StillHeld);
+    let in_vain = ratio(still_held.map(|pair| pair.wait_ns).sum(), class.waits.sum_ns) >= MOST;
+    if !in_vain && class.timeouts <= class.contended / 2 {
+        return None;
+    }
+    let holder = match profile.holder_at_deadlines(class) {
+        Some(holder) => Some(holder).filter(|holder| holder.at_a_time_ns() >= SHORT_NS),
+        // Whether readers or writers gave up is not known.
+        None if class.kind == Kind::RwLock => None,
+        None => long_holder(profile, class),
+    }?;
     Some(format!(
         "{}: shorten the section of {}, which holds the lock for {} at a time: {} calls gave up at their deadlines meanwhile.",
         class.name,
@@ -179,7 +190,8 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
         / process.instances.max(1) as f64;
     // What is sure if the sample of the holds has more long ones than it should.
     let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
-    let busy = (held_ns / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
+    let alone = alone(class);
+    let busy = (held_ns * alone / (profile.seconds * 1e9)).min(1.0) * (1.0 - margin).max(0.0);
     // With the parts of a long section a thread would have to hold many parts.
     let at_a_time_ns =
         profile.top_holder(class).map_or(class.holds.mean_ns(), |holder| holder.at_a_time_ns());
@@ -191,16 +203,27 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
     let one_in = class.calls().checked_div(class.contended).filter(|one_in| *one_in >= 1)?;
+    let waits = match one_in {
+        1 => "most acquisitions wait".into(),
+        more => format!("one acquisition in {} waits", count(more)),
+    };
     Some(format!(
-        "{}: split it, if its data can be: it is held {}{} of the time, and one acquisition in {} waits. With {parts} locks for \
-         parts of the data, about one in {} would, if all parts are used alike.",
+        "{}: split it, if its data can be: it is held {}{} of the time, and {waits}. With {parts} locks for parts of the data, \
+         about one in {} would, if all parts are used alike.",
         class.name,
         // A tenth is within what two digits say.
-        if margin < 0.1 { "" } else { "at least " },
+        if margin < 0.1 && alone > 0.9 { "" } else { "at least " },
         percent(busy),
-        count(one_in),
         count(one_in * parts)
     ))
+}
+
+/// At least so much of the time for which holders hold a lock, one after another do. Readers hold it together: as many as were seen.
+fn alone(class: &Class) -> f64 {
+    let read_ns = class.read_hold_ns.checked_div(class.read_holds).unwrap_or(0).saturating_mul(class.reads);
+    let all_ns = class.holds.mean_ns().saturating_mul(class.acquisitions);
+    let reading = ratio(read_ns, all_ns).min(1.0);
+    1.0 - reading + reading / class.readers_max.max(1) as f64
 }
 
 /// Another lock may serve better: readers that do not write to the lock, or a cheaper handover.
@@ -278,7 +301,7 @@ pub fn rules(profile: &Profile) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::model::{Bucket, Lengths};
+    use crate::profile::model::{Bucket, Error, Lengths, Pair};
     use crate::profile::sample;
 
     /// The advice for the first class of the sample with this change.
@@ -342,6 +365,34 @@ mod tests {
         assert_eq!(rules_of(behind_one), ["shorten"]);
         let text = last_text(behind_one);
         assert!(text.contains("50 ms at a time: 1.3 M calls gave up"), "{text}");
+        // A third of the calls, with half of the waiting.
+        let longer = |class: &mut Class| {
+            behind_one(class);
+            class.timeouts = class.contended / 3;
+            let wait_ns = class.waits.sum_ns.div_ceil(2);
+            let waiter = class.pairs[0].waiter;
+            class.pairs.push(Pair { waiter, cause: Cause::StillHeld, wait_ns, error_ns: Error(0) });
+        };
+        assert_eq!(rules_of(longer), ["shorten"]);
+        // Readers that gave up did not wait for other readers, whose holds are longest, but for the writer that made some of them wait.
+        let for_a_writer = |class: &mut Class| {
+            behind_one(class);
+            class.kind = Kind::RwLock;
+            class.pairs.remove(0);
+            class.holders[1].hold_ns = class.holders[1].holds * 4_000_000;
+        };
+        assert_eq!(rules_of(for_a_writer), ["lock"]);
+        let text = changed(|class| {
+            for_a_writer(class);
+            let waiter = class.pairs[0].waiter;
+            let still = Pair { waiter, cause: Cause::StillHeld, wait_ns: 1_000, error_ns: Error(0) };
+            class.pairs.push(still);
+        });
+        let text = &text[0].text;
+        assert!(
+            text.contains("shorten the section of Cache::get, which holds the lock for 4.0 ms"),
+            "{text}"
+        );
         let unknown_holder = |class: &mut Class| {
             busy(class);
             class.holders.clear();
@@ -364,7 +415,18 @@ mod tests {
             text.contains("one acquisition in 1000 waits") && text.contains("one in 32 k would"),
             "{text}"
         );
-        assert!(last_text(gave_up).contains("one acquisition in 1 waits"));
+        // Four readers at a time: the lock is held for a quarter of what their holds add up to.
+        let together = |class: &mut Class| {
+            busy(class);
+            (class.kind, class.reads, class.readers_max) = (Kind::RwLock, class.acquisitions, 4);
+            (class.read_holds, class.read_hold_ns) = (1_000, 4_000_000);
+        };
+        let split = changed(together).into_iter().find(|one| one.rule == "split").unwrap().text;
+        assert!(
+            split.contains("it is held at least 12% of the time") && split.contains("With 8 locks"),
+            "{split}"
+        );
+        assert!(last_text(gave_up).contains("and most acquisitions wait. With"));
         // Holds of 40 ms that each stand for 64: what is left is sure.
         let uncertain = |class: &mut Class| {
             busy(class);

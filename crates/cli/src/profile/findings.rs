@@ -124,13 +124,16 @@ fn worst_process(profile: &Profile) -> Option<String> {
 }
 
 /// Says for how long threads waited for mutexes after waiting for conditions, if that is a noticeable part of their time.
-fn after_conditions(profile: &Profile) -> Option<String> {
+pub fn after_conditions(profile: &Profile) -> Option<String> {
     let (again, busy) = (profile.reacquire_ns(), profile.lifetime_ns().saturating_sub(profile.idle_ns()));
     let top = profile.locks.iter().max_by_key(|class| class.reacquire_ns)?;
     (ratio(again, busy) >= NOTABLE).then(|| {
+        let holder = profile.top_reacquire_holder(top).map_or_else(String::new, |(function, ns)| {
+            format!("; {} of it while {function} held it", percent(ratio(ns, top.reacquire_ns)))
+        });
         format!(
             "Besides, they spent {} of their time acquiring mutexes again after a wait for a condition ({} in all, {} of that for \
-             {}). Which holders they waited for then is not recorded.",
+             {}{holder}).",
             percent(ratio(again, profile.lifetime_ns())),
             time(again),
             percent(ratio(top.reacquire_ns, again)),
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(verdict(&Profile::default()), ["The program called no pthread lock.", UNSEEN]);
         let mut profile = sample::profile();
         for class in &mut profile.locks {
-            class.waits = Default::default();
+            (class.waits, class.reacquire_ns) = Default::default();
         }
         let none = "No thread ever waited for a mutex, reader-writer lock or spin lock";
         assert_eq!(verdict(&profile)[0], format!("{none} (1.0 M calls in all)."));
@@ -269,8 +272,11 @@ mod tests {
             class.waits = Default::default();
         }
         (profile.locks[1].reacquires, profile.locks[1].reacquire_ns) = (9_000, 40_000_000_000);
+        profile.locks[1].reacquire_pairs = profile.locks[0].reacquire_pairs.clone();
+        profile.locks[1].reacquire_pairs[0].wait_ns = 30_000_000_000;
         let text = verdict(&profile).join(" ");
         assert!(text.contains("they spent 40% of their time acquiring mutexes again after a wait"), "{text}");
+        assert!(text.contains("75% of it while Cache::evict held it)."), "{text}");
         assert!(!text.contains("do not slow") && !text.contains("No thread ever"), "{text}");
         assert_eq!(rules(&profile), ["wakeups"]);
         // A condition that wakes fifteen threads for each job.
@@ -389,7 +395,7 @@ mod tests {
         );
         let mut profile = Profile { missing: missing(), ..sample::profile() };
         assert!(of(&profile).starts_with("Not in this report: a process. Threads spent 38%"));
-        profile.locks.iter_mut().for_each(|class| class.waits = Default::default());
+        profile.locks.iter_mut().for_each(|class| (class.waits, class.reacquire_ns) = Default::default());
         assert!(of(&profile).contains("No thread that was recorded ever waited for a mutex"));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The page is `page/page.html` with the style sheet, the script and the data put into it.
 
-use super::model::{Cause, Class, Condition, Holder, Lengths, Profile, StackId};
+use super::model::{Cause, Class, Condition, Holder, Lengths, Pair, Profile, StackId};
 use super::symbols::wrappers;
 use super::{advice, chains, findings};
 use serde_json::{Value, json};
@@ -132,13 +132,7 @@ fn data(profile: &Profile, most: usize) -> Value {
 }
 
 fn lock(class: &Class, stacks: &mut Stacks) -> Value {
-    let pairs = class.pairs.iter().take(stacks.most);
-    let pairs: Vec<Value> = pairs
-        .map(|pair| {
-            let (waiter, cause) = (stacks.number(pair.waiter), stacks.cause(pair.cause));
-            json!([waiter, cause, pair.wait_ns, pair.error_ns.0])
-        })
-        .collect();
+    let (pairs, reacquires) = (pairs(&class.pairs, stacks), pairs(&class.reacquire_pairs, stacks));
     let waiters = class.waiters.iter().take(stacks.most);
     let waiters: Vec<Value> = waiters
         .map(|waiter| json!([stacks.number(waiter.stack), waiter.count, waiter.wait_ns, waiter.error_ns.0]))
@@ -183,7 +177,18 @@ fn lock(class: &Class, stacks: &mut Stacks) -> Value {
         "waiters": waiters,
         "holders": holders,
         "pairs": pairs,
+        "reacquires": reacquires,
     })
+}
+
+fn pairs(pairs: &[Pair], stacks: &mut Stacks) -> Vec<Value> {
+    let pairs = pairs.iter().take(stacks.most);
+    pairs
+        .map(|pair| {
+            let (waiter, cause) = (stacks.number(pair.waiter), stacks.cause(pair.cause));
+            json!([waiter, cause, pair.wait_ns, pair.error_ns.0])
+        })
+        .collect()
 }
 
 fn condition(condition: &Condition, stacks: &mut Stacks) -> Value {

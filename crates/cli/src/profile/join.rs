@@ -136,12 +136,17 @@ struct Joiner {
     of_process: HashMap<usize, OfProcess>,
 }
 
+/// Nanoseconds by waiter and cause.
+type PairSums = HashMap<(StackId, Cause), (u64, Error)>;
+
 /// Waits and nanoseconds of a class.
 #[derive(Default)]
 struct Sums {
     waiters: HashMap<StackId, Waiter>,
     holders: HashMap<StackId, Holder>,
-    pairs: HashMap<(StackId, Cause), (u64, Error)>,
+    pairs: PairSums,
+    /// Of waits for the mutex after a wait for a condition.
+    reacquires: PairSums,
     handover_ns: u64,
 }
 
@@ -171,6 +176,11 @@ impl Joiner {
                 Place::Condition(condition) => &mut self.condition_sums[condition],
             };
             sums.add(pair, &stacks);
+        }
+        for pair in recording.relocks.iter().filter(|pair| pair.cause != reader::Cause::Whole) {
+            if let Place::Lock(lock) = places[pair.class] {
+                add_pair(&mut self.lock_sums[lock].reacquires, pair, &stacks);
+            }
         }
         for hold in recording.holds.iter().filter(|hold| hold.holder != 0) {
             if let Place::Lock(lock) = places[hold.class] {
@@ -415,10 +425,13 @@ impl Joiner {
             self.dropped.into_iter().map(|(what, count)| Dropped { what: what.into(), count }).collect();
         profile.dropped.sort_by(|first, second| first.what.cmp(&second.what));
         if self.unaccounted > 0 {
-            profile.notes.push(match self.unaccounted {
-                1 => "The holder of a wait is not known.".into(),
-                many => format!("The holders of {} waits are not known.", count(many)),
-            });
+            let times = match self.unaccounted {
+                1 => "Once".into(),
+                many => format!("{} times", count(many)),
+            };
+            profile.notes.push(format!(
+                "{times} a thread could not note in time which holder caused a wait: such waiting is shown as handover, or as not known."
+            ));
         }
         self.symbols.changed.sort();
         self.symbols.changed.dedup();
@@ -455,8 +468,7 @@ impl Sums {
             Cause::Handover => self.handover_ns += pair.nanos,
             Cause::Others | Cause::Unknown | Cause::StillHeld => {}
         }
-        let sum = self.pairs.entry((waiter, cause)).or_default();
-        *sum = (sum.0 + pair.nanos, sum.1.and(error));
+        add_pair(&mut self.pairs, pair, stacks);
     }
 
     fn holder(&mut self, stack: StackId) -> &mut Holder {
@@ -470,13 +482,21 @@ impl Sums {
         class
             .holders
             .sort_by_key(|holder| (std::cmp::Reverse((holder.caused_wait_ns, holder.hold_ns)), holder.stack));
-        class.pairs = self
-            .pairs
-            .into_iter()
-            .map(|((waiter, cause), (wait_ns, error_ns))| Pair { waiter, cause, wait_ns, error_ns })
-            .collect();
-        class.pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.wait_ns), pair.waiter, pair.cause));
+        class.pairs = pairs(self.pairs);
+        class.reacquire_pairs = pairs(self.reacquires);
     }
+}
+
+fn add_pair(sums: &mut PairSums, pair: &reader::Pair, stacks: &[StackId]) {
+    let sum = sums.entry((stacks[pair.waiter], cause(pair.cause, stacks))).or_default();
+    *sum = (sum.0 + pair.nanos, sum.1.and(Error(pair.error_nanos)));
+}
+
+fn pairs(sums: PairSums) -> Vec<Pair> {
+    let pair = |((waiter, cause), (wait_ns, error_ns))| Pair { waiter, cause, wait_ns, error_ns };
+    let mut pairs: Vec<_> = sums.into_iter().map(pair).collect();
+    pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.wait_ns), pair.waiter, pair.cause));
+    pairs
 }
 
 /// Where the locks of a class come from. `None`: a module of it is not known.
@@ -566,4 +586,17 @@ fn lengths(count: u64, sum_ns: u64, max_ns: u64, counts: &[u64]) -> Lengths {
     };
     let buckets = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
     Lengths { count, sum_ns, max_ns, buckets }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holders of one wait may miss several times to note their parts.
+    #[test]
+    fn what_could_not_be_noted_is_no_number_of_waits() {
+        let recording = Recording { unaccounted: 192, ..Recording::default() };
+        let notes = join(&[recording]).notes;
+        assert!(notes.iter().any(|note| note.starts_with("192 times a thread could not note")), "{notes:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The profile as JSON, for scripts.
 
-use super::model::{Class, Condition, Lengths, Profile, StackId, Waiter, place};
+use super::model::{Class, Condition, Lengths, Pair, Profile, StackId, Waiter, place};
 use super::{advice, findings};
 use serde_json::{Value, json};
 
@@ -121,26 +121,25 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
                 })
                 .collect(),
         ),
-        (
-            "pairs",
-            class
-                .pairs
-                .iter()
-                .map(|pair| {
-                    json!({
-                        "waiter": profile.place(pair.waiter),
-                        "holder": pair.cause.place(profile),
-                        "wait_ns": pair.wait_ns,
-                        "error_ns": pair.error_ns.0,
-                    })
-                })
-                .collect(),
-        ),
+        ("pairs", pairs(profile, &class.pairs)),
+        ("reacquire_pairs", pairs(profile, &class.reacquire_pairs)),
     ];
     for (key, value) in more {
         lock[key] = value;
     }
     lock
+}
+
+fn pairs(profile: &Profile, pairs: &[Pair]) -> Value {
+    let pair = |pair: &Pair| {
+        json!({
+            "waiter": profile.place(pair.waiter),
+            "holder": pair.cause.place(profile),
+            "wait_ns": pair.wait_ns,
+            "error_ns": pair.error_ns.0,
+        })
+    };
+    pairs.iter().map(pair).collect()
 }
 
 /// A figure of lengths; `None` if none was measured.

@@ -165,6 +165,8 @@ pub struct Class {
     pub reacquire_ns: u64,
     /// Such acquisitions that had to wait.
     pub reacquires: u64,
+    /// Where threads waited for the condition, and the place of the holder that kept the mutex from them then: the longest first.
+    pub reacquire_pairs: Vec<Pair>,
     /// Holds: all that met contention, and a sample of the others.
     pub holds: Lengths,
     /// Most threads that waited at once.
@@ -279,19 +281,28 @@ impl Class {
     }
 
     /// How long a thread holds a lock of the class on average, in a run of so many seconds. A few sampled holds that are very long can
-    /// make the estimate larger than is possible: a mutex is held by one thread at a time.
+    /// make the estimate larger than is possible.
     pub fn mean_hold_ns(&self, seconds: f64) -> u64 {
-        let mean = self.holds.mean_ns();
-        if self.kind == Kind::RwLock || self.acquisitions == 0 {
+        let (mean, at_once) = (self.holds.mean_ns(), self.at_once());
+        // A recursive mutex is held once for several acquisitions.
+        let holds = self.acquisitions.min(self.holds.count);
+        if at_once == 0 || holds == 0 {
             return mean;
         }
-        mean.min((seconds * 1e9 * self.instances.max(1) as f64 / self.acquisitions as f64) as u64)
+        mean.min((seconds * 1e9 * at_once as f64 / holds as f64) as u64)
     }
 
-    /// How many readers hold a lock of the class on average over so many seconds.
+    /// How many threads can hold the locks of the class at once: one each, or as many readers as were seen in one. 0: that is not known.
+    fn at_once(&self) -> u64 {
+        let of_one = if self.kind == Kind::RwLock { self.readers_max } else { 1 };
+        self.instances.max(1).saturating_mul(of_one)
+    }
+
+    /// How many readers hold a lock of the class on average over so many seconds: an estimate, as `mean_hold_ns` is.
     pub fn readers_mean(&self, seconds: f64) -> f64 {
         let held_ns = self.read_hold_ns.checked_div(self.read_holds).unwrap_or(0) as f64 * self.reads as f64;
-        over(held_ns, seconds)
+        let mean = over(held_ns, seconds);
+        if self.at_once() == 0 { mean } else { mean.min(self.at_once() as f64) }
     }
 
     /// How many threads wait for a lock of the class on average over so many seconds.
@@ -539,7 +550,20 @@ mod tests {
         // Three locks in a second.
         assert_eq!(class.mean_hold_ns(1.0), 3_000_000_000 / 5_554);
         assert_eq!(class.mean_hold_ns(10.0), 941_397);
+        // Of a recursive mutex, ten acquisitions may be one hold.
+        class.acquisitions *= 10;
+        assert_eq!(class.mean_hold_ns(1.0), 3_000_000_000 / 5_554);
         class.kind = Kind::RwLock;
         assert_eq!(class.mean_hold_ns(1.0), 941_397);
+    }
+
+    #[test]
+    fn readers_are_on_average_not_more_than_at_most() {
+        let mut class = with_long(128);
+        (class.kind, class.reads) = (Kind::RwLock, class.acquisitions);
+        (class.read_holds, class.read_hold_ns) = (class.holds.count, class.holds.sum_ns);
+        assert!((class.readers_mean(1.0) - 5.2285).abs() < 0.001);
+        class.readers_max = 1;
+        assert_eq!((class.readers_mean(1.0), class.mean_hold_ns(1.0)), (3.0, 3_000_000_000 / 5_554));
     }
 }

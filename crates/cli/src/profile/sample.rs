@@ -50,6 +50,14 @@ pub fn profile() -> Profile {
             buckets: vec![bucket(8_000_000, 9_000_000, 3_900), bucket(28_000_000, 30_000_000, 100)],
         },
         handover_ns: handover,
+        reacquires: 10,
+        reacquire_ns: 1_000_000,
+        reacquire_pairs: vec![Pair {
+            waiter: put,
+            cause: Cause::Holder(evict),
+            wait_ns: 1_000_000,
+            error_ns: Error(0),
+        }],
         holds: Lengths {
             count: 4_000,
             sum_ns: 4_800_000_000,

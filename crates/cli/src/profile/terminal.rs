@@ -2,7 +2,7 @@
 
 use super::advice;
 use super::findings::{self, ratio};
-use super::model::{Class, Condition, Error, Kind, Profile, Unfinished};
+use super::model::{Class, Condition, Error, Kind, Pair, Profile, Unfinished};
 use super::units::{self, bytes, count, percent, things, time};
 use latchwork_console::table::{self, right};
 
@@ -22,7 +22,12 @@ pub fn text(profile: &Profile) -> String {
         text += &fold(&sentence, "");
     }
     text += &locks(profile);
-    text += &pairs(profile);
+    text += &pairs(profile, profile.lost_ns(), ["lost", "blocked at"], |class| &class.pairs);
+    // Less than that is not worth a table: the verdict says nothing of it, either.
+    if findings::after_conditions(profile).is_some() {
+        let again = ["to lock again", "after the condition at"];
+        text += &pairs(profile, profile.reacquire_ns(), again, |class| &class.reacquire_pairs);
+    }
     text += &conditions(profile);
     let advice = advice::advice(profile);
     if !advice.is_empty() {
@@ -131,12 +136,12 @@ fn manners(profile: &Profile, classes: &[&Class]) -> String {
     format!("\n{}\n", table.trim_fmt())
 }
 
-fn pairs(profile: &Profile) -> String {
-    let waited = profile.lost_ns();
+/// The pairs of a waiter and the holder that it waited for. `waited`: all of that waiting; `titles`: those of its column and of the place.
+fn pairs(profile: &Profile, waited: u64, [lost, place]: [&str; 2], of: impl Fn(&Class) -> &[Pair]) -> String {
     let mut all = Vec::new();
     for class in &profile.locks {
         let mut parts: Vec<((String, String), (u64, Error))> = Vec::new();
-        for pair in &class.pairs {
+        for pair in of(class) {
             let key = (profile.place(pair.waiter), pair.cause.place(profile));
             match parts.iter_mut().find(|part| part.0 == key) {
                 Some((_, (ns, error))) => (*ns, *error) = (*ns + pair.wait_ns, error.and(pair.error_ns)),
@@ -150,7 +155,7 @@ fn pairs(profile: &Profile) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut table = table::new(["lost", "±", "", "blocked at", "because it was held from", "lock"]);
+    let mut table = table::new([lost, "±", "", place, "because it was held from", "lock"]);
     for (class, ((waiter, holder), (ns, error))) in all.iter().take(LINES) {
         let margin = if *error == Error::default() { String::new() } else { time(error.margin_ns()) };
         let share = percent(ratio(*ns, waited));
@@ -267,6 +272,21 @@ mod tests {
         assert!(text.contains("rw, 97% read"), "{text}");
         let line = text.lines().find(|line| line.contains("Cache::put (cache.cc:64)  Cache::get"));
         assert!(line.is_some_and(|line| line.contains("3.5 s") && line.contains("60 ms")), "{text}");
+    }
+
+    /// Waits for a mutex after a condition have a table if the verdict speaks of them.
+    #[test]
+    fn who_keeps_a_mutex_from_woken_threads() {
+        let mut profile = sample::profile();
+        assert!(!text(&profile).contains("to lock again"));
+        let class = &mut profile.locks[0];
+        (class.reacquire_ns, class.reacquire_pairs[0].wait_ns) = (20_000_000_000, 15_000_000_000);
+        let text = text(&profile);
+        let line = text.lines().skip_while(|line| !line.contains("to lock again")).nth(1).expect("a table");
+        let cells: Vec<_> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let expected =
+            ["15 s", "75%", "Cache::put (cache.cc:64)", "Cache::evict (cache.cc:120)", "cache.mutex_"];
+        assert_eq!(cells, expected, "{text}");
     }
 
     /// A hundred calls gave up at their deadlines, and one got the lock.

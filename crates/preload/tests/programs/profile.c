@@ -19,7 +19,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch) X(within) X(woken) X(telling)
+#define SITES(X) X(culprit) X(victim) X(reader) X(writer) X(first) X(second) X(third) X(fourth) X(handling) X(locking) X(unlocking) X(front) X(middle) X(rear) X(inside) X(trunk) X(left) X(right) X(often) X(rarely) X(scanning) X(looking) X(updating) X(branch) X(within) X(woken) X(telling) X(keeping)
 #include "truth.h"
 
 static void parallel(int threads, void *(*body)(void *))
@@ -401,6 +401,21 @@ static void *inside_thread(void *number)
     return NULL;
 }
 
+// Readers of which each comes when the one before it has left.
+static void *single_thread(void *number)
+{
+    wait_for_holder((int)(long)number - 1);
+    // The last times there is nothing to record but their number.
+    for (int i = 0; i < 20; i++) {
+        pthread_rwlock_rdlock(&rwlock);
+        pthread_rwlock_unlock(&rwlock);
+    }
+    has_lock();
+    // What a thread has counted stays where it is until the thread has ended.
+    wait_for_holder(5);
+    return NULL;
+}
+
 // A writer waits for long, while a reader comes and goes (glibc prefers readers).
 static void *starved_thread(void *unused)
 {
@@ -766,6 +781,80 @@ static void *woken_thread(void *number)
     return NULL;
 }
 
+// A thread waits for a condition. Another one signals it, and keeps the mutex for long.
+static uint64_t kept;
+
+SITE(keeping)(void)
+{
+    for (int waits = 0; !waits; usleep(50)) {
+        pthread_mutex_lock(&mutex);
+        waits = at_condition;
+        pthread_mutex_unlock(&mutex);
+    }
+    pthread_mutex_lock(&mutex);
+    at_condition = 0;
+    signalled = 1;
+    pthread_cond_signal(&cond);
+    uint64_t start = now();
+    sleep_ms(20);
+    kept += now() - start;
+    pthread_mutex_unlock(&mutex);
+    sink = 1;
+}
+
+static void *keeping_thread(void *number)
+{
+    for (int i = 0; i < rounds; i++) {
+        begin_round();
+        if (number)
+            keeping();
+        else
+            woken();
+    }
+    return NULL;
+}
+
+// A thread takes a mutex. A second thread waits for it, and a third one releases it, and then takes it for itself.
+static void *passing_thread(void *number)
+{
+    for (int i = 0; i < 4; i++) {
+        if (!number)
+            pthread_mutex_lock(&mutex);
+        begin_round();
+        if ((long)number == 1) {
+            sleep_ms(10);
+            pthread_mutex_unlock(&mutex);
+        }
+        if (number) {
+            pthread_mutex_lock(&mutex);
+            sleep_ms(1);
+            pthread_mutex_unlock(&mutex);
+        }
+        begin_round();
+    }
+    return NULL;
+}
+
+// Another thread releases a mutex so often that the thread that takes it measures no more of its holds. Later that thread takes it for a
+// moment, and releases it itself.
+static void *returning_thread(void *number)
+{
+    for (int i = 0; i < rounds; i++) {
+        if (!number)
+            pthread_mutex_lock(&mutex);
+        begin_round();
+        if (number)
+            pthread_mutex_unlock(&mutex);
+        begin_round();
+    }
+    if (!number) {
+        sleep_ms(50);
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
 // Threads that work for long before they take their first lock.
 static uint64_t lived;
 
@@ -850,6 +939,22 @@ static void *late_thread(void *number)
             abort();
     }
     return NULL;
+}
+
+// Waits for a condition and for a unit that end at their deadlines.
+static void expired(void)
+{
+    struct timespec past = {0, 0};
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < 3; i++)
+        if (pthread_cond_timedwait(&cond, &mutex, &past) != ETIMEDOUT)
+            abort();
+    pthread_mutex_unlock(&mutex);
+    sem_init(&semaphore, 0, 0);
+    for (int i = 0; i < 5; i++)
+        if (sem_timedwait(&semaphore, &past) == 0 || errno != ETIMEDOUT)
+            abort();
+    puts("count 3 conditions\ncount 5 units");
 }
 
 // Uncontended calls of every sort.
@@ -1106,6 +1211,8 @@ int main(int argc, char **argv)
         parallel(6, inside_thread);
         printf("count 6 readers\n");
         report();
+    } else if (!strcmp(mode, "single")) {
+        parallel(6, single_thread);
     } else if (!strcmp(mode, "rare")) {
         rare_until = now() + 600000000;
         parallel(3, rare_thread);
@@ -1154,6 +1261,17 @@ int main(int argc, char **argv)
         pthread_barrier_init(&ready, NULL, 3);
         parallel(3, woken_thread);
         report();
+    } else if (!strcmp(mode, "kept")) {
+        pthread_barrier_init(&ready, NULL, 2);
+        parallel(2, keeping_thread);
+        report();
+        printf("time %lu kept\n", kept);
+    } else if (!strcmp(mode, "passed")) {
+        pthread_barrier_init(&ready, NULL, 3);
+        parallel(3, passing_thread);
+    } else if (!strcmp(mode, "returned")) {
+        pthread_barrier_init(&ready, NULL, 2);
+        parallel(2, returning_thread);
     } else if (!strcmp(mode, "newcomers")) {
         parallel(3, newcomer_thread);
         printf("time %lu lived\n", lived);
@@ -1191,6 +1309,8 @@ int main(int argc, char **argv)
     } else if (!strcmp(mode, "late")) {
         parallel(2, late_thread);
         printf("time %lu wait\ncount %d timeouts\n", idle, jobs);
+    } else if (!strcmp(mode, "expired")) {
+        expired();
     } else if (!strcmp(mode, "counts")) {
         counts();
     } else if (!strcmp(mode, "instances")) {

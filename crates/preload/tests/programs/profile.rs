@@ -125,6 +125,7 @@ fn successions_and_readers() {
             }
             let moves = place == "apart" && run.counts["apart"] == 1;
             assert_eq!(counters.cpu_changes, if moves { compared } else { 0 }, "{batch} {place}");
+            assert!(counters.node_changes <= counters.cpu_changes, "{counters:?}");
         }
     }
     for rwlock in ["glibc", "bravo-2d-shfl-rw", "pf-q"] {
@@ -135,6 +136,8 @@ fn successions_and_readers() {
         assert_eq!(class.counters.most_readers, run.counts["readers"], "{rwlock}");
         assert_eq!(class.counters.read_samples, 6);
     }
+    let single = Run::new(&Setting::new("glibc", "glibc"), &program, "single");
+    assert_eq!(of(single.only(), Kind::RwLock).next().unwrap().counters.most_readers, 1);
     let writers = Run::new(&Setting::new("glibc", "glibc"), &program, "writers");
     let class = of(writers.only(), Kind::RwLock).next().unwrap();
     assert_eq!((class.counters.most_readers, class.counters.read_samples), (0, 0));
@@ -373,7 +376,24 @@ fn calls_that_give_up() {
         assert_eq!(timeouts, run.counts["timeouts"]);
         let parts = run.only().pairs.iter().filter(|pair| pair.cause != Cause::Whole);
         assert_eq!(parts.map(|pair| pair.nanos).sum::<u64>(), waited(&run));
+        let expired = Run::new(&Setting::new(mutex, "glibc"), &program, "expired");
+        for (kind, name) in [(Kind::Condvar, "conditions"), (Kind::Semaphore, "units")] {
+            let timeouts = sum(expired.only(), kind, |class| class.counters.timeouts);
+            assert_eq!(timeouts, expired.counts[name], "{mutex}");
+        }
     }
+}
+
+/// A hold ends with the release by the thread that acquired the lock. One that another thread releases is not measured.
+#[test]
+fn locks_that_another_thread_releases() {
+    let Some(program) = program() else { return };
+    let run = Run::new(&Setting::new("glibc", "glibc"), &program, "passed");
+    let counters = &of(run.only(), Kind::Mutex).next().unwrap().counters;
+    assert_eq!((counters.acquisitions, counters.hold_samples), (12, 8));
+    let returned = Run::new(&Setting::new("glibc", "glibc"), &program, "returned");
+    let longest = of(returned.only(), Kind::Mutex).map(|class| class.counters.hold_max).max().unwrap();
+    assert!(longest < 25_000_000, "{longest} ns");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `profile.c` measures its own waits and holds, and prints them. Here it runs while it is recorded, and both are compared.
 
 use crate::{Setting, compile, scratch, watch};
+use latchwork_recording::histogram::{bounds, bucket};
 use latchwork_recording::reader::{Cause, Class, Kind, Pair, Recording};
 use std::collections::HashMap;
 use std::fs;
@@ -179,6 +180,19 @@ pub(crate) fn near_truth(run: &Run, waiter: &str, holder: &str) -> Result<(), St
     })
 }
 
+/// Whether durations with this sum and this longest one can lie in the buckets of a histogram as they are counted there.
+fn check_histogram(counts: &[u64], sum: u64, longest: u64) {
+    let sum_of =
+        |bound: fn(usize) -> u64| counts.iter().enumerate().map(|(at, count)| count * bound(at)).sum();
+    let (least, most): (u64, u64) = (sum_of(|at| bounds(at).0), sum_of(|at| bounds(at).1));
+    assert!((least..most).contains(&sum), "{sum} ns in buckets of {least} to {most} ns");
+    assert_eq!(
+        counts.iter().rposition(|count| *count > 0),
+        Some(bucket(longest)),
+        "the longest: {longest} ns"
+    );
+}
+
 /// Checks the waits and holds of the one contended class, and which holder caused which wait.
 pub(crate) fn check_blame(run: &Run, kind: Kind) -> Result<(), String> {
     let recording = run.only();
@@ -193,6 +207,8 @@ pub(crate) fn check_blame(run: &Run, kind: Kind) -> Result<(), String> {
     assert_eq!(recording.unaccounted, 0);
     let waits: u64 = recording.classes[class].waits.iter().sum();
     assert_eq!(waits, counters.contended, "the histogram has every wait");
+    check_histogram(&recording.classes[class].waits, counters.wait_nanos, counters.wait_max);
+    check_histogram(&recording.classes[class].holds, counters.hold_nanos, counters.hold_max);
     // Each event stands for some waiting, and all together for all but a rest of less than 10 us in each thread.
     let events: u64 = recording.events.iter().map(|event| event.stands_for).sum();
     let threads = recording.threads.len() as u64;

@@ -1,12 +1,16 @@
 //! Pairs are estimates, from a part of the waits. The sums of a class are exact, so the pairs are made to agree with them.
 
 use super::sums::Sum;
-use super::{Cause, Class, Kind, Pair};
+use super::{Cause, Class, Counters, Kind, Pair};
 use std::collections::HashMap;
 
 /// The pairs from sums by class, waiter and cause: those of each class multiplied by one factor, so that the waits of all its
-/// waiters add up to the exact sum.
-pub(super) fn calibrate(sums: HashMap<(usize, usize, Cause), Sum>, classes: &[Class]) -> Vec<Pair> {
+/// waiters add up to the exact sum. `exact`: the number of waits that a class's pairs are of, and their sum.
+pub(super) fn calibrate(
+    sums: HashMap<(usize, usize, Cause), Sum>,
+    classes: &[Class],
+    exact: impl Fn(&Counters) -> (u64, u64),
+) -> Vec<Pair> {
     let pair = |(class, waiter, cause), sum: &Sum| Pair {
         class,
         waiter,
@@ -24,14 +28,14 @@ pub(super) fn calibrate(sums: HashMap<(usize, usize, Cause), Sum>, classes: &[Cl
     for own in pairs.chunk_by_mut(|one, other| one.class == other.class) {
         let number = own[0].class;
         if is_lock(&classes[number]) {
-            looked_at[number] = agree(own, &classes[number]);
+            looked_at[number] = agree(own, exact(&classes[number].counters));
         } else {
             looked_at[number] = true;
         }
     }
     pairs.retain(|pair| looked_at[pair.class]);
     for (number, class) in classes.iter().enumerate() {
-        let (waits, nanos) = (class.counters.contended, class.counters.wait_nanos);
+        let (waits, nanos) = exact(&class.counters);
         if is_lock(class) && !looked_at[number] && (waits, nanos) != (0, 0) {
             let unknown = |cause| Pair { class: number, waiter: 0, cause, waits, nanos, error_nanos: 0 };
             pairs.extend([unknown(Cause::Whole), unknown(Cause::Unknown)]);
@@ -71,8 +75,7 @@ fn is_whole(pair: &Pair) -> bool {
 }
 
 /// Makes the pairs of one class agree with its sums. `false`: none of its waits was looked at closely.
-fn agree(own: &mut [Pair], class: &Class) -> bool {
-    let exact = (class.counters.contended, class.counters.wait_nanos);
+fn agree(own: &mut [Pair], exact: (u64, u64)) -> bool {
     let estimated = own.iter().filter(|pair| is_whole(pair)).fold((0_u64, 0_u64), |sum, pair| {
         (sum.0.saturating_add(pair.waits), sum.1.saturating_add(pair.nanos))
     });
@@ -119,7 +122,6 @@ fn spread<'a>(numbers: impl Iterator<Item = &'a mut u64>, sum: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Counters;
     use super::*;
 
     fn class(contended: u64, wait_nanos: u64) -> Class {
@@ -138,6 +140,10 @@ mod tests {
     }
 
     type Key = (usize, usize, Cause);
+
+    fn exact(counters: &Counters) -> (u64, u64) {
+        (counters.contended, counters.wait_nanos)
+    }
 
     fn sum(count: u64, nanos: u64) -> Sum {
         Sum { count, nanos, squares: 0 }
@@ -163,6 +169,7 @@ mod tests {
                 ((1, 1, Cause::Unknown), sum(7, 70)),
             ]),
             &classes,
+            exact,
         );
         let total = |class, is: fn(Cause) -> bool| {
             let own = pairs.iter().filter(|pair| pair.class == class && is(pair.cause));
@@ -208,7 +215,7 @@ mod tests {
                     }
                 }
             }
-            let pairs = calibrate(sums, &classes);
+            let pairs = calibrate(sums, &classes, exact);
             let first = of(&pairs, (0, 1, Cause::Whole));
             let difference = first.nanos as f64 - truth(1) as f64;
             square += difference * difference;

@@ -140,8 +140,13 @@ impl Reader {
             let replaced = birth.map_or(0, |birth| get!(birth, layout::Stack, replaced, u16));
             class.address = places.move_address(class.address, class.address, replaced);
         }
-        recording.pairs = estimates::calibrate(sums.pairs, &recording.classes);
-        recording.pairs.sort_by_key(|pair| (pair.class, std::cmp::Reverse(pair.nanos), pair.waiter));
+        let waits = |counters: &Counters| (counters.contended, counters.wait_nanos);
+        recording.pairs = estimates::calibrate(sums.pairs, &recording.classes, waits);
+        let relocks = |counters: &Counters| (counters.relocks, counters.relock_nanos);
+        recording.relocks = estimates::calibrate(sums.relocks, &recording.classes, relocks);
+        for pairs in [&mut recording.pairs, &mut recording.relocks] {
+            pairs.sort_by_key(|pair| (pair.class, std::cmp::Reverse(pair.nanos), pair.waiter));
+        }
         recording.holds = sums
             .holds
             .into_iter()

@@ -37,6 +37,8 @@ pub struct Recording {
     pub classes: Vec<Class>,
     /// Who waited because of whom.
     pub pairs: Vec<Pair>,
+    /// The same of waits for a mutex after a wait for a condition: [`Counters::relocks`] of each class.
+    pub relocks: Vec<Pair>,
     /// How long holders held locks, by their stacks.
     pub holds: Vec<Hold>,
     /// Return addresses, innermost first. The first stack is empty: no stack.

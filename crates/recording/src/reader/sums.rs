@@ -26,6 +26,8 @@ fn name(record: &[u8]) -> String {
 pub(super) struct Sums {
     /// Waits by class, waiter and cause.
     pub(super) pairs: HashMap<(usize, usize, Cause), Sum>,
+    /// The same of waits for the mutex again, after a wait for a condition.
+    pub(super) relocks: HashMap<(usize, usize, Cause), Sum>,
     /// Holds by class, holder, and whether for reading.
     pub(super) holds: HashMap<(usize, usize, bool), Sum>,
 }
@@ -47,10 +49,13 @@ impl Sums {
                 self.holds.entry((class, holder, waiter == layout::holds::READ)).or_default()
             }
             _ => {
-                let (Some(waiter), Some(cause)) = (index(waiter, stacks), Cause::new(holder, stacks)) else {
-                    return;
+                let pairs = match waiter & layout::RELOCK {
+                    0 => &mut self.pairs,
+                    _ => &mut self.relocks,
                 };
-                self.pairs.entry((class, waiter, cause)).or_default()
+                let waiter = index(waiter & !layout::RELOCK, stacks);
+                let (Some(waiter), Some(cause)) = (waiter, Cause::new(holder, stacks)) else { return };
+                pairs.entry((class, waiter, cause)).or_default()
             }
         };
         sum.count = sum.count.saturating_add(more.count);

@@ -71,7 +71,13 @@ fn class(kind: u32, birth: u32, waits: u32) -> Vec<u8> {
     let mut class = record(CLASSES);
     put!(class, C.state = READY, C.kind = kind, C.birth = birth, C.instances = 2_u32, C.waits = waits);
     let counters = &mut class[offset_of!(C, counters)..];
-    put!(counters, N.acquisitions = 100_u64, N.wait_max = 5_u64);
+    put!(
+        counters,
+        N.acquisitions = 100_u64,
+        N.wait_max = 5_u64,
+        N.relocks = 2_u64,
+        N.relock_nanos = 1_000_u64
+    );
     class
 }
 
@@ -176,6 +182,9 @@ fn known() -> Vec<u8> {
         tally(0, 0x103, layout::ALL_WAITS, 0, 10_000), // of the object
         tally(0, 0x103, 1, layout::cause::WHOLE, 9_000),
         tally(0, 0x103, 1, 2, 8_000),
+        tally(0, 0x103, 1 | layout::RELOCK, layout::cause::WHOLE, 500),
+        tally(0, 0x103, 1 | layout::RELOCK, 2, 400),
+        tally(0, 0x103, 1 | layout::RELOCK, layout::cause::HANDOVER, 100),
         tally(0, 0x104, layout::holds::WRITE, 2, 30), // of an object that was in the same record
         tally(NONE, 0, layout::holds::READ, 0, 5),
         tally(NONE, 0, layout::holds::READ, 99, 1), // by a holder that is not there
@@ -259,16 +268,23 @@ fn everything_counted_is_found_once() {
     );
     assert_eq!((class.objects[0].contended, class.objects[0].wait_nanos), (3, 11_600));
     assert_eq!(class.waits.iter().sum::<u64>(), 2);
+    assert_eq!([600, 1_000].map(|nanos| class.waits[histogram::bucket(nanos)]), [1, 1]);
     let counters = &class.counters;
     assert_eq!((counters.hold_samples, counters.hold_nanos), (3, 36));
     assert_eq!((counters.read_samples, counters.read_nanos), (2, 6));
     let holds: Vec<_> =
         recording.holds.iter().map(|hold| (hold.holder, hold.read, hold.count, hold.nanos)).collect();
     assert_eq!(holds, [(2, false, 1, 30), (0, true, 2, 6)]);
-    let pairs: Vec<_> =
-        recording.pairs.iter().map(|pair| (pair.waiter, pair.cause, pair.waits, pair.nanos)).collect();
+    let plain = |pairs: &[Pair]| -> Vec<_> {
+        pairs.iter().map(|pair| (pair.waiter, pair.cause, pair.waits, pair.nanos)).collect()
+    };
+    // Only half of these waits was looked at closely.
     assert_eq!(
-        pairs,
+        plain(&recording.relocks),
+        [(1, Cause::Whole, 2, 1_000), (1, Cause::Holder(2), 2, 800), (1, Cause::Handover, 2, 200)]
+    );
+    assert_eq!(
+        plain(&recording.pairs),
         [(1, Cause::Whole, 3, 11_600), (1, Cause::Holder(2), 3, 10_800), (1, Cause::Handover, 2, 800)],
         "the pair with a stack that is not there is left out"
     );

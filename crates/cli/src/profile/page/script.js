@@ -92,6 +92,25 @@ function detail(lock) {
     ], merged(list).slice(0, 30));
     return table;
   };
+  const again = (list) => {
+    const table = make("table");
+    const rows = new Map();
+    for (const [waiter, cause, ns, error] of list) {
+      const key = named(waiter) + "\n" + named(cause);
+      const row = rows.get(key) || [waiter, cause, 0, 0];
+      rows.set(key, [row[0], row[1], row[2] + ns, Math.hypot(row[3], error)]);
+    }
+    const tip = (stack) => (stack < 0 ? named(stack) : whole(stack));
+    const place = (title, index) => ({ title, text: (row) => named(row[index]), cell: (row) => make("span", { text: named(row[index]), tip: tip(row[index]) }) });
+    drawTable(table, [
+      place("to lock again after the condition at", 0),
+      place("because it was held from", 1),
+      { title: "lost", text: (row) => time(row[2]), sort: (row) => row[2] },
+      { title: "±", text: (row) => margin(row[3]), sort: (row) => row[3] },
+      { title: "share", text: (row) => percent(row[2], lock.again), sort: (row) => row[2] },
+    ], [...rows.values()].sort((a, b) => b[2] - a[2]).slice(0, 30));
+    return table;
+  };
   const shape = (title, lengths) => make("div", {},
     make("h3", { text: !lengths.count ? `${title}: none was measured` : `${title}: half within ${time(lengths.p50)}, 99% within ${time(lengths.p99)}, 99.9% within ${time(lengths.p999)}, longest ${time(lengths.max)}` }),
     ...(lengths.count ? [histogram(lengths)] : []));
@@ -103,7 +122,8 @@ function detail(lock) {
     make("div", { class: "columns" }, shape("Waits", lock.wait), shape("Holds", lock.hold)),
     ...(lock.waiters.length || lock.holders.length
       ? [make("div", { class: "columns" }, make("div", {}, sites("blocked at", lock.waiters)), make("div", {}, sites("because it was held from", lock.holders)))]
-      : [])));
+      : []),
+    ...(lock.reacquires.length ? [again(lock.reacquires)] : [])));
 }
 
 /** Half of the interval that has the truth in 95 of 100 runs. */

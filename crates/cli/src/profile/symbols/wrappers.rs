@@ -16,6 +16,9 @@ const CPP_TYPES: &str = "mutex timed_mutex recursive_mutex recursive_timed_mutex
     scoped_lock shared_lock condition_variable condition_variable_any _V2::condition_variable_any \
     __condvar __mutex_base";
 
+/// Functions of the C++ libraries that wrap locks, or that such functions call.
+const CPP_FUNCTIONS: &str = "lock try_lock call_once apply __apply_impl invoke __invoke __invoke_impl";
+
 /// Words of which a wrapper's name has at least one.
 const ESSENTIAL: &str = "rwmutex unlock mutex lock locks locker guard acquire rdlock wrlock spinlock rwlock spin mtx sem \
     semaphore cond condition condvar cv critical enter timedwait wait cs locked shared exclusive signal \
@@ -40,10 +43,7 @@ pub fn is_wrapper(function: &str) -> bool {
     let plain = without_arguments(function);
     if let Some(rest) = plain.strip_prefix("std::") {
         let class = rest.rsplit_once("::").map_or(rest, |(class, _)| class);
-        if is_among(CPP_TYPES, class)
-            || ["lock", "call_once", "try_lock"].contains(&rest)
-            || rest.starts_with("__detail")
-        {
+        if is_among(CPP_TYPES, class) || is_among(CPP_FUNCTIONS, rest) || rest.starts_with("__detail") {
             return true;
         }
     }
@@ -116,6 +116,11 @@ mod tests {
         for name in [
             "std::mutex::lock",
             "std::lock_guard<std::mutex>::lock_guard",
+            // The destructor of a `scoped_lock` of several mutexes calls these.
+            "std::scoped_lock<..>::~scoped_lock()::{lambda(auto:1&)#1}::operator()<..> const",
+            "std::__invoke_impl<..>",
+            "std::__apply_impl<..>",
+            "std::apply<..>",
             "std::unique_lock<std::shared_mutex>::unique_lock",
             "std::condition_variable::wait",
             "__gthread_mutex_lock",

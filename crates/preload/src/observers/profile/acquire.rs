@@ -1,14 +1,15 @@
 //! The long way of a call that acquires a lock. [`calls`](super::calls) says what is recorded where.
 
 use super::super::after_first_attempt;
-use super::account::{Snapshot, arrive, leave, take};
+use super::account::{Parts, Snapshot, arrive, leave, take};
 use super::calls::*;
 use super::entries::{self, FREE, RECURSIVE, bump, bump_short};
 use super::fast::Way;
 use super::file::record;
+use super::tallies::{self, Key};
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
-use super::{clock, fast, filter, live, objects, succession};
+use super::{clock, fast, filter, live, objects, pending, succession};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{EBUSY, ETIMEDOUT, c_int};
@@ -268,8 +269,7 @@ fn measure(local: &mut Local, place: Place, call: Call, weight: u8) {
     if call.is_read() {
         succession::look(local, index, call.address, now);
     }
-    place.entry.weight.store(weight, Relaxed);
-    place.entry.held_since.store(now, Relaxed);
+    entries::begin_hold(place.entry, weight, now);
     local.open(place.entry);
     entries::flush_short(place.entry);
     live::look(now);
@@ -294,8 +294,7 @@ fn acquired_watched(local: &mut Local, place: Place, object: &Object, call: Call
     entry.site.store(site as u16, Relaxed);
     heat(entry);
     entry.hot.store(HOT | weight << HOT.count_ones(), Relaxed);
-    entry.weight.store(weight, Relaxed);
-    entry.held_since.store(now, Relaxed);
+    entries::begin_hold(entry, weight, now);
     is_measured(entry);
     entries::flush_short(entry);
     local.open(place.entry);
@@ -419,8 +418,7 @@ fn has(local: &mut Local, entry: &Entry, call: Call, depth: u8, since: u64) {
     entry.depth.store(depth, Relaxed);
     entry.site.store(0, Relaxed);
     entry.hot.store(entry.hot.load(Relaxed) & HOT, Relaxed);
-    entry.weight.store(0, Relaxed);
-    entry.held_since.store(since, Relaxed);
+    entries::begin_hold(entry, 0, since);
     is_measured(entry);
     local.open(entry);
 }
@@ -507,6 +505,9 @@ fn waited(
         counters().relocks.fetch_add(1, Relaxed);
         counters().relock_nanos.fetch_add(nanos, Relaxed);
         local.relock_nanos += nanos;
+        if weight != 0 {
+            relocked(local, &Wait { waiter: site, ..waiting.ended(end) }, parts.as_ref());
+        }
     } else {
         if let Some((stands_for, spun)) = spun {
             let all = u64::from(weight) * u64::from(stands_for);
@@ -534,4 +535,16 @@ fn waited(
         }
     }
     result
+}
+
+/// Adds a wait that was looked at closely to the sums of its holders: the thread has its mutex again, after a wait for a condition
+/// variable. (It notes no wait: it will note the one for the condition.)
+#[cold]
+#[inline(never)]
+fn relocked(local: &Local, wait: &Wait, parts: Option<&Parts>) {
+    let &Wait { object, serial, class, waiter, nanos, weight, .. } = wait;
+    let whole = Key { object, serial, class, waiter: waiter | RELOCK, holder: cause::WHOLE };
+    tallies::add(local.table, &whole, weight, nanos);
+    let parts = parts.into_iter().flat_map(|parts| parts.holders.into_iter().zip(parts.nanos));
+    pending::add_parts(local.table, &whole, weight, nanos, parts.filter(|part| part.1 != 0));
 }

@@ -110,6 +110,37 @@ impl Entries {
     }
 }
 
+/// Notes that the thread has acquired the lock, and measures its hold from a moment on, for 2 to the power of `weight` acquisitions.
+#[inline(always)]
+pub(super) fn begin_hold(entry: &Entry, weight: u8, since: u64) {
+    entry.weight.store(weight | stamp(entry), Relaxed);
+    entry.held_since.store(since, Relaxed);
+}
+
+/// For how many acquisitions the hold stands that is measured.
+#[inline(always)]
+pub(super) fn hold_weight(entry: &Entry) -> u32 {
+    1 << (entry.weight.load(Relaxed) % STAMP)
+}
+
+/// Before a release. If another thread has released the lock, and this one has acquired it again, then the hold that was measured has
+/// ended before, and nobody knows when. `depth`: the entry's depth while the thread held the lock.
+#[inline(always)]
+pub(super) fn forget_old_hold(entry: &Entry, depth: u8) {
+    if depth == 1 && entry.weight.load(Relaxed) / STAMP != stamp(entry) / STAMP {
+        entry.held_since.store(0, Relaxed);
+    }
+}
+
+/// The low bits of the number of acquisitions, in the high bits of [`Entry::weight`].
+#[inline(always)]
+fn stamp(entry: &Entry) -> u8 {
+    (entry.acquisitions.load(Relaxed) as u8).wrapping_mul(STAMP)
+}
+
+/// No weight is as large.
+const STAMP: u8 = 16;
+
 /// The next calls for the object of this entry go the long way.
 pub(super) fn slow_down(entry: &Entry) {
     entry.filter.store(filter::LONG_WAY, Relaxed);

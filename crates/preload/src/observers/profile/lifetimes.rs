@@ -29,7 +29,7 @@ pub(super) fn made(call: Call, recursive: Option<bool>) {
     if let Some(local) = &mut threads::current() {
         objects::prefetch(address);
         local.shared.entries.prefetch(address);
-        let module = modules::replaced_at(address);
+        let module = local.module.replaced_at(address);
         let birth = local.stacks.capture_birth();
         end(local, address, objects::retire);
         let filter = filter::value(address);

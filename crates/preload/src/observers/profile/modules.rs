@@ -2,7 +2,7 @@
 
 use super::file::{append, header, record, text};
 use super::index::{Index, mix};
-use crate::state::unwind::modules::{Object, build_id, of};
+use crate::state::unwind::modules::{Object, build_id, find, is_in_heap, of};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use latchwork_recording::layout::*;
@@ -32,10 +32,34 @@ pub(super) fn unloaded() {
     CHANGES.fetch_add(1, Relaxed);
 }
 
-/// If a module has this address: the [`replaced`](Module::replaced) of its record. Gives the module a record.
-pub(super) fn replaced_at(address: usize) -> Option<u16> {
-    let module = of(address)?;
-    Some(note(&module).map_or(0, |index| record::<Module>(index).replaced.load(Relaxed)))
+/// The module in which a thread has found an object last. Zero bytes are none.
+pub(super) struct Last {
+    start: usize,
+    end: usize,
+    /// Of its record.
+    replaced: u16,
+    /// [`changes`] when it was found.
+    changes: u32,
+}
+
+impl Last {
+    /// If a module has this address: the [`replaced`](Module::replaced) of its record. Gives the module a record.
+    pub(super) fn replaced_at(&mut self, address: usize) -> Option<u16> {
+        if is_in_heap(address) {
+            return None;
+        }
+        let changes = changes();
+        if (self.start..self.end).contains(&address) && self.changes == changes {
+            return Some(self.replaced);
+        }
+        let part = find(address)?;
+        // Something else may lie in a gap between two segments of the program.
+        let (start, end) = (part.start, part.end);
+        let module = note(&part.whole());
+        let replaced = module.map_or(0, |index| record::<Module>(index).replaced.load(Relaxed));
+        *self = Last { start, end, replaced, changes };
+        Some(replaced)
+    }
 }
 
 /// Whether a module has this address now.

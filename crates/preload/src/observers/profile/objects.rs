@@ -80,8 +80,13 @@ fn found(kind: u32, object: u32) -> Option<Found> {
     alike.then(|| Found { object, serial: found.serial.load(Relaxed), class })
 }
 
-/// The records of an object. `birth` captures the stack if this is the object's first use.
-pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u32) -> Option<Found> {
+/// The records of an object. `birth` captures the stack if this is the object's first use. `last` is the calling thread's.
+pub(super) fn find_or_make(
+    kind: u32,
+    address: usize,
+    last: &mut modules::Last,
+    birth: impl FnOnce() -> u32,
+) -> Option<Found> {
     if let Some(index) = lookup(address) {
         if let Some(found) = found(kind, index) {
             return Some(found);
@@ -89,11 +94,11 @@ pub(super) fn find_or_make(kind: u32, address: usize, birth: impl FnOnce() -> u3
         // Another kind of object was here before. Only that one is retired: another thread may have made the new one.
         retire_record(address, index, None);
     }
-    let module = modules::replaced_at(address);
+    let module = last.replaced_at(address);
     make(kind, address, module, birth(), None)
 }
 
-/// The records of an object that has none. `module` is what [`modules::replaced_at`] said before the stack `birth` was captured: so
+/// The records of an object that has none. `module` is what [`modules::Last::replaced_at`] said before the stack `birth` was captured: so
 /// the stack knows the module that the object lies in. `spare`: the calling thread's, if no other call uses it.
 pub(super) fn make(
     kind: u32,

@@ -87,18 +87,29 @@ pub(super) fn settle(thread: &Thread, table: &Table) -> Option<Settled> {
     if weight == 0 {
         return None;
     }
+    add_parts(table, &whole, weight, nanos, settled.parts());
+    Some(settled)
+}
+
+/// Adds a wait that was looked at closely to the sums of its holders. `parts`: the holders that caused it, and the part of each.
+pub(super) fn add_parts(
+    table: &Table,
+    whole: &Key,
+    weight: u32,
+    nanos: u64,
+    parts: impl Iterator<Item = (u32, u64)>,
+) {
     let mut rest = nanos;
     let part = |holder, nanos: u64| {
-        tallies::add(table, &Key { holder, ..whole }, weight, nanos);
+        tallies::add(table, &Key { holder, ..*whole }, weight, nanos);
     };
-    for (holder, nanos) in settled.parts() {
+    for (holder, nanos) in parts {
         part(if holder == 0 { cause::UNKNOWN } else { holder }, nanos);
         rest = rest.saturating_sub(nanos);
     }
     if rest != 0 {
         part(if rest == nanos { cause::UNKNOWN } else { cause::HANDOVER }, rest);
     }
-    Some(settled)
 }
 
 /// Adds to a number that only this thread writes.

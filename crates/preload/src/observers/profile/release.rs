@@ -5,7 +5,7 @@ use super::calls::*;
 use super::entries::{FREE, FREE_READING, RECURSIVE, is_free, is_reading};
 use super::file::record;
 use super::threads::{self, Local, Place};
-use super::{clock, fast, filter, objects, pending, tallies, waits};
+use super::{clock, entries, fast, filter, objects, pending, tallies, waits};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::histogram::bucket;
 use latchwork_recording::layout::*;
@@ -57,6 +57,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
         && let Some(entry) = local.shared.entries.of(address)
         && let depth @ (1 | READING | FREE | FREE_READING) = entry.depth.load(Relaxed)
     {
+        entries::forget_old_hold(entry, depth);
         return release_waited(local, entry, address, is_reading(depth), below);
     }
     let Some(place) = local.known_place(kind, address) else { return below() };
@@ -67,6 +68,7 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
     if matches!(depth, 0 | RECURSIVE) && unsafe { call.is_nested() } {
         return below();
     }
+    entries::forget_old_hold(entry, depth);
     let read = is_reading(depth);
     entry.depth.store(0, Relaxed);
     let open = entry.open.load(Relaxed) != 0;
@@ -111,7 +113,7 @@ fn release_waited(
     entry.depth.store(0, Relaxed);
     local.thread.seen.store(now, Relaxed);
     local.close(entry);
-    let weight = if since != 0 { 1 << (entry.weight.load(Relaxed) % 32) } else { 0 };
+    let weight = if since != 0 { entries::hold_weight(entry) } else { 0 };
     released(local, entry, address, &Held { nanos: now.saturating_sub(since), weight, read, site });
     result
 }
@@ -183,7 +185,7 @@ pub(super) fn releasing(local: &mut Local, place: Place, read: bool, debt: Debt)
     let weight = match debt {
         Debt::Late => 1,
         Debt::Part if is_long && stands_for != 0 => 1,
-        _ if open && since != 0 => 1 << (entry.weight.load(Relaxed) % 32),
+        _ if open && since != 0 => entries::hold_weight(entry),
         _ => 0,
     };
     local.close(entry);

@@ -121,6 +121,7 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
         && let Some(mutex) = local.known_place(kind::MUTEX, sleep.mutex.addr())
     {
         let depth = mutex.entry.depth.swap(0, Relaxed);
+        entries::forget_old_hold(mutex.entry, depth);
         let seen = mutex.entry.open.load(Relaxed) != 0 || filter::is_watched(sleep.mutex.addr());
         let debt = if seen { Debt::of(mutex, depth) } else { Debt::Nothing };
         let held = releasing(local, mutex, false, debt);

@@ -73,11 +73,10 @@ impl Cache {
     /// The record of the inner end of the calling thread's stack, where it makes an object; 0: there is none.
     #[inline(never)]
     pub(super) fn capture_birth(&mut self) -> u32 {
-        let Some(registers) = unwind::Registers::here() else { return 0 };
+        let Some(sp) = unwind::Registers::sp_here() else { return 0 };
         if core::mem::replace(&mut self.busy, true) {
             return 0;
         }
-        let sp = registers.sp();
         let stack = if self.recent.own_stack.is_here(sp) {
             self.forget_replaced();
             // The last one is the most probable one.
@@ -90,12 +89,14 @@ impl Cache {
                 }
                 None => {
                     self.birth = (self.birth + 1) % BIRTHS;
-                    self.births[self.birth].unwind(&registers, &mut self.recent.own_stack.window())
+                    let registers = unwind::Registers::here();
+                    let window = &mut self.recent.own_stack.window();
+                    registers.map_or(0, |registers| self.births[self.birth].unwind(&registers, window))
                 }
             }
         } else {
             let (mut birth, mut window) = (Birth::EMPTY, Window::EMPTY);
-            birth.unwind(&registers, &mut window)
+            unwind::Registers::here().map_or(0, |registers| birth.unwind(&registers, &mut window))
         };
         self.busy = false;
         stack

@@ -12,7 +12,7 @@ use super::homes::{self, Home, Shared};
 use super::objects::{self, Found, Spare};
 use super::sampling::Rates;
 use super::stack::Cache;
-use super::{clock, filter, pending, session, tallies};
+use super::{clock, filter, modules, pending, session, tallies};
 use crate::state::kernel;
 use crate::state::memory::quietly;
 use core::ptr::null_mut;
@@ -87,6 +87,7 @@ pub(super) struct Local {
     pub(super) since_event: u64,
     pub(super) rates: Rates,
     spare: Spare,
+    pub(super) module: modules::Last,
     pub(super) stacks: Cache,
 }
 
@@ -323,6 +324,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
             (*local).shared.entries.set(&table.entries);
             (&raw mut (*local).spare).write_bytes(0, 1);
         }
+        (&raw mut (*local).module).write_bytes(0, 1);
         (&raw mut (*local).attention).write(0);
         (&raw mut (*local).free_calls).write(0);
         (&raw mut (*local).pay_weight).write(0);
@@ -401,7 +403,7 @@ impl Local {
     #[cold]
     #[inline(never)]
     fn make_place(&mut self, kind: u32, address: usize) -> Option<Place> {
-        let found = objects::find_or_make(kind, address, || self.stacks.capture_birth())?;
+        let found = objects::find_or_make(kind, address, &mut self.module, || self.stacks.capture_birth())?;
         Some(self.occupy(address, found))
     }
 

@@ -68,6 +68,20 @@ impl Registers {
         None
     }
 
+    /// What [`sp`](Self::sp) of [`here`](Self::here) is: for a caller that seldom needs more.
+    #[inline(always)]
+    pub(crate) fn sp_here() -> Option<usize> {
+        let sp: usize;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: reads a register.
+        unsafe {
+            core::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let sp = Self::here()?.sp();
+        Some(sp)
+    }
+
     pub(crate) fn sp(&self) -> usize {
         self.words[RSP as usize] as usize
     }
