@@ -190,14 +190,14 @@ pub(super) fn watch(mut command: impl BorrowMut<Command>, what: &str) -> Output 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{what}: {error}"));
-    // A pipe holds 64 KiB, and reports may be longer.
-    let mut errors = child.stderr.take().expect("a pipe");
-    let errors = thread::spawn(move || {
-        let mut text = Vec::new();
-        errors.read_to_end(&mut text).map(|_| text)
-    });
+    // A pipe holds 64 KiB, and what a program writes may be longer.
+    let stdout = read(child.stdout.take().expect("a pipe"));
+    let stderr = read(child.stderr.take().expect("a pipe"));
     let begin = Instant::now();
-    while child.try_wait().expect("our child").is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            break status;
+        }
         if begin.elapsed() > WATCHDOG {
             let stacks = Command::new("gdb")
                 .args(["-q", "-batch", "-ex", "thread apply all bt", "-p", &child.id().to_string()])
@@ -208,9 +208,18 @@ pub(super) fn watch(mut command: impl BorrowMut<Command>, what: &str) -> Output 
             panic!("{what}: hangs\n{stacks}");
         }
         thread::sleep(Duration::from_millis(2));
-    }
-    let output = child.wait_with_output().expect("our child");
-    Output { stderr: errors.join().expect("the thread above").expect("our child's pipe"), ..output }
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|text| text.join().expect("it does not panic"));
+    Output { status, stdout, stderr }
+}
+
+/// Reads a child's pipe to its end.
+fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        pipe.read_to_end(&mut text).expect("our child's pipe");
+        text
+    })
 }
 
 /// Every lock of this kind that a program can run under.

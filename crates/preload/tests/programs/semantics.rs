@@ -6,6 +6,7 @@
 use super::{AT_ONCE, Setting, compile, default_mutex, for_each_setting, names, watch};
 use latchwork::registry::{Kind, PRELOADED};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
@@ -159,6 +160,27 @@ fn rwlocks_do_what_glibc_s_do() {
 #[test]
 fn rwlocks_prefer_whom_glibc_s_do() {
     compare("semantics_preference.c", &rwlocks());
+}
+
+/// Sequences of calls, under every mutex and every rwlock. `LATCHWORK_TEST_SEEDS=N` compares N of them in place of 10.
+#[test]
+fn calls_by_chance_do_what_glibc_s_do() {
+    let (mutexes, rwlocks) = (names(Kind::Mutex), names(Kind::RwLock));
+    let pairs = mutexes.iter().cycle().zip(rwlocks.iter().cycle()).take(mutexes.len().max(rwlocks.len()));
+    compare(
+        "semantics_random.c",
+        &pairs.map(|(mutex, rwlock)| Setting::new(mutex, rwlock)).collect::<Vec<_>>(),
+    );
+}
+
+/// They find a mistake that this library once made: `mtx_init` failed if the kind was none.
+#[test]
+fn a_mistake_is_found_by_chance() {
+    let [right, mistaken] = [&[][..], &[OsStr::new("-DMISTAKE")]]
+        .map(|more| compile("semantics_random.c", &format!("by_chance_{}", more.len()), more));
+    let (Some(right), Some(mistaken)) = (right, mistaken) else { return };
+    let [right, mistaken] = [right, mistaken].map(|program| cases(Command::new(program), "by chance"));
+    assert!(right.keys().eq(mistaken.keys()) && right != mistaken);
 }
 
 /// A comparison that finds nothing would prove nothing: under a library that answers differently it fails.
