@@ -31,6 +31,11 @@ const TITLE_1: &str = "latchwork trace 1\n";
 pub const NO_THREAD: u32 = NO_OBJECT;
 /// The longest second line that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
+/// The events of a thread lie one after the other in the run, so that together they take no longer than the run. They may take so
+/// many times as long, and [`ROUNDING`] more, before the file is called damaged.
+const TIMES: f64 = 2.0;
+/// See [`TIMES`]. In nanoseconds.
+const ROUNDING: f64 = 1e9;
 
 /// What is known of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -217,8 +222,15 @@ impl Trace {
         for thread in &about.threads {
             // What a damaged file promises is not allocated before it is there.
             let mut of_thread = Vec::with_capacity(thread.events.min(1 << 20) as usize);
+            let mut nanos = 0_u64;
             for _ in 0..thread.events {
-                of_thread.push(about.step(&mut input)?);
+                let step = about.step(&mut input)?;
+                nanos = nanos.saturating_add(step.cpu + step.off + step.wait);
+                of_thread.push(step);
+            }
+            // A changed bit may make a call of nanoseconds one of half an hour, which would be simulated.
+            if nanos as f64 > TIMES * about.seconds * 1e9 + ROUNDING {
+                return Err(Error::Damaged("the events of a thread take longer than the run".into()));
             }
             steps.push(of_thread);
         }
@@ -289,7 +301,7 @@ mod tests {
         Trace {
             about: About {
                 command: vec!["./prog".into()],
-                seconds: 1.0,
+                seconds: 2000.0,
                 cpus: 2,
                 mutex: "glibc".into(),
                 rwlock: "glibc".into(),
@@ -323,6 +335,17 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Trace::read_from(&bytes()[..]).unwrap(), sample());
+    }
+
+    #[test]
+    fn events_that_take_longer_than_the_run_are_refused() {
+        let mut trace = sample();
+        // One of them takes 18 minutes.
+        trace.about.seconds = 1.0;
+        let mut bytes = Vec::new();
+        trace.write_to(&mut bytes).unwrap();
+        let message = Trace::read_from(&bytes[..]).unwrap_err().to_string();
+        assert!(message.contains("longer than the run"), "{message}");
     }
 
     #[test]

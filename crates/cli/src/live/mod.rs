@@ -112,7 +112,9 @@ impl Session {
         match finish() {
             Ok((directory, control)) => Ok((parent, directory, name, control)),
             Err(error) => {
-                let _ = fs::remove_dir_all(&path);
+                // Not `remove_dir_all`, which needs a descriptor: there may be none.
+                let _ = fs::remove_file(path.join(control::FILE));
+                let _ = fs::remove_dir(&path);
                 Err(error)
             }
         }
@@ -149,7 +151,7 @@ impl Session {
             return Ok(());
         }
         self.control.move_deadline();
-        self.beat();
+        self.beat()?;
         let begin = Instant::now();
         loop {
             match self.ask(request::ON)? {
@@ -373,17 +375,20 @@ impl Session {
     }
 
     /// Moves the deadline on from now on.
-    fn beat(&mut self) {
+    fn beat(&mut self) -> Result<()> {
         if self.heart.is_some() {
-            return;
+            return Ok(());
         }
         let (control, stop) = (Arc::clone(&self.control), Arc::clone(&self.stop));
-        self.heart = Some(thread::spawn(move || {
+        let heart = thread::Builder::new().spawn(move || {
             while !stop.load(Relaxed) {
                 thread::park_timeout(HEARTBEAT);
                 control.move_deadline();
             }
-        }));
+        });
+        let fail = |error| Failure::new(format!("cannot make a thread: {error} (ulimit -u)"));
+        self.heart = Some(heart.map_err(fail)?);
+        Ok(())
     }
 }
 

@@ -95,6 +95,11 @@ fn is_readable(descriptor: &OwnedFd) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) == 1 }
 }
 
+/// Whether a file in `/proc` cannot be read because its process, or thread, has ended.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
 fn has(mask: u64) -> bool {
     mask & 1 << (SIGNAL - 1) != 0
 }
@@ -115,7 +120,11 @@ impl Process {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => return gone(),
             Err(error) => return fail(format!(": pidfd_open: {error} (it needs Linux 5.3)")),
         };
-        let Ok(status) = Status::read(&format!("/proc/{pid}/status")) else { return gone() };
+        let status = match Status::read(&format!("/proc/{pid}/status")) {
+            Ok(status) => status,
+            Err(error) if is_gone(&error) => return gone(),
+            Err(error) => return fail(format!(": {error}")),
+        };
         if is_readable(&descriptor) {
             return fail(" has ended".into());
         }
@@ -215,12 +224,21 @@ impl Process {
     /// answer.
     pub fn knock(&self, value: u64, waited: Duration) -> Result<bool> {
         let mut threads = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten() {
+        let fail = |error| Err(Failure::new(format!("process {}: {error}", self.pid)));
+        let entries = match fs::read_dir(format!("/proc/{}/task", self.pid)) {
+            Err(error) if !is_gone(&error) => return fail(error),
+            entries => entries.into_iter().flatten().flatten(),
+        };
+        for entry in entries {
             let path = entry.path();
             let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
-            let Ok(status) = Status::read(&path.join("status").to_string_lossy()) else { continue };
+            let status = match Status::read(&path.join("status").to_string_lossy()) {
+                Ok(status) => status,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return fail(error),
+            };
             if has(status.blocked) || matches!(status.state, 'Z' | 'X') {
                 continue;
             }

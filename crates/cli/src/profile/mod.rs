@@ -149,7 +149,8 @@ pub fn profile(options: &Options) -> Result<i32> {
     profile.missing.extend(left.map(|left| format!("Note that {left}.")));
     let mut text = format!("\n{}", terminal::text(&profile));
     if let Some(kept) = &options.keep {
-        text += &format!("The recording is in {0}: latchwork profile --read {0}\n", kept.display());
+        let word = output::shell_word(&kept.to_string_lossy());
+        text += &format!("The recording is in {}: latchwork profile --read {word}\n", kept.display());
     }
     let shown = output::print_to_stderr(&text);
     if let Err((failure, keep)) = options.write(&profile) {

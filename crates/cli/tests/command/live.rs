@@ -1,10 +1,10 @@
 //! `latchwork profile --pid` and `latchwork top`: programs that run already.
 
-use crate::common::{Scratch, compile, latchwork, output, scratch, send, stderr, stdout};
+use crate::common::{Scratch, compile, latchwork, limit, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -123,6 +123,71 @@ fn a_process_that_runs_is_recorded() {
         assert!(occupied < 64 << 20, "{occupied} bytes: the copy has holes");
         running.end();
     }
+}
+
+/// The observer cannot make the thread that keeps the recording going.
+#[test]
+fn a_limit_on_threads_is_named() {
+    let directory = scratch("live-no-threads");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    for words in [&["top", "--once"][..], &["profile", "--seconds", "0.1", "--pid"]] {
+        let mut command = latchwork();
+        command.args(words).arg(running.pid());
+        let as_no_real_root = || {
+            // Root has no limit, nor has a process with the capabilities CAP_SYS_ADMIN (21) and CAP_SYS_RESOURCE (24).
+            // SAFETY: system calls with plain arguments, which may be made between fork and exec.
+            unsafe {
+                if libc::geteuid() == 0 {
+                    libc::prctl(libc::PR_CAPBSET_DROP, 21, 0, 0, 0);
+                    libc::prctl(libc::PR_CAPBSET_DROP, 24, 0, 0, 0);
+                    libc::setresuid(65534, 0, 0);
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: the closure says why.
+        unsafe { command.pre_exec(as_no_real_root) };
+        limit(&mut command, libc::RLIMIT_NPROC, 0);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("(ulimit -u)"), "{words:?}: {}", stderr(&output));
+    }
+    // It has been left alone.
+    let output = output(&["top", &running.pid(), "--once", "--interval", "0.1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    running.end();
+}
+
+/// With few descriptors the observer cannot look at the process. It must not say that the process is gone, or that it blocks a signal.
+#[test]
+fn a_limit_on_descriptors_is_named() {
+    let directory = scratch("live-no-descriptors");
+    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&[], &program);
+    // Observers of other tests fill theirs at once.
+    let empty = || -> Vec<PathBuf> {
+        let entries = fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path());
+        let is_ours = |path: &PathBuf| path.to_string_lossy().contains("/latchwork-live-");
+        let is_empty = |path: &PathBuf| fs::read_dir(path).is_ok_and(|mut found| found.next().is_none());
+        entries.filter(|path| is_ours(path) && is_empty(path)).collect()
+    };
+    let before = empty();
+    for most in 5..12 {
+        let mut command = latchwork();
+        command.args(["top", "--once", "--interval", "0.1"]).arg(running.pid());
+        limit(&mut command, libc::RLIMIT_NOFILE, most);
+        let output = command.output().unwrap();
+        let named = stderr(&output).contains("Too many open files");
+        assert_eq!(output.status.code(), Some(i32::from(named)), "{most}: {}", stderr(&output));
+    }
+    let left = || empty().into_iter().filter(|path| !before.contains(path)).collect::<Vec<_>>();
+    let is_clean = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        left().is_empty()
+    });
+    assert!(is_clean, "{:?}", left());
+    running.end();
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn starts(frame: &Value, function: &str) -> bool {
 fn the_lock_the_waiter_and_the_holder_have_their_names() {
     let directory = scratch("profile");
     let program = compile_hot(&directory, &["-g", "-O1"]);
-    let kept = directory.join("kept");
+    let kept = directory.join("kept here");
     let page = directory.join("page.html");
     let files = [kept.to_str().unwrap(), page.to_str().unwrap(), program.to_str().unwrap()];
     let (report, text) = profile(&directory, &["--keep", files[0], "-o", files[1], "--", files[2]], 3);
@@ -87,6 +87,7 @@ fn the_lock_the_waiter_and_the_holder_have_their_names() {
     assert!(blamed(lock, "evict") > 10 * 19_000_000 && blamed(lock, "get") == 0, "{lock}");
     assert!(starts(&lock["waiters"][0]["stack"][0], "get"), "{lock}");
     assert!(text.contains("cache.mutex") && text.contains("while evict held it"), "{text}");
+    assert!(text.contains(&format!("latchwork profile --read '{}'\n", files[0])), "{text}");
     // The semaphores are in the report, but not among the locks.
     assert_eq!(report["locks"].as_array().unwrap().len(), 1, "{report}");
     assert!(fs::read_to_string(&page).unwrap().contains("cache.mutex"));
