@@ -143,8 +143,8 @@ pub struct Header {
     /// Of the acquisitions that are not contended, one in so many has its hold time measured. (The first ones of a thread at
     /// an object all have.)
     pub hold_period: u32,
-    /// 1: the recording was made in a forked child, and begins at the fork.
-    pub forked: u32,
+    /// From when on the process was recorded: see [`began`].
+    pub began: u32,
     /// How much waiting one [`Event`] stands for, at the end of the recording. See there.
     pub event_period: AtomicU64,
     /// Stacks that were unwound, and those that were found in a thread's cache.
@@ -164,6 +164,16 @@ pub struct Header {
     pub spare: [u64; 14],
     /// Where the sections are.
     pub sections: [Section; SECTIONS],
+}
+
+/// From when on a process was recorded.
+pub mod began {
+    /// From its start on.
+    pub const START: u32 = 0;
+    /// The recording was made in a forked child, and begins at the fork.
+    pub const FORK: u32 = 1;
+    /// The process ran already, and an observer asked for the recording.
+    pub const LATE: u32 = 2;
 }
 
 /// What an object or a class is.

@@ -3,14 +3,17 @@
 use super::distinct::{Identity, distinguish};
 use super::files;
 use super::model::{
-    self, Bucket, Cause, Class, Condition, Dropped, Error, Holder, Interner, Lengths, OfProcess, Origin,
-    Pair, Place as Spot, Process, Profile, StackId, Thread, Wait, Waiter, place,
+    self, Bucket, Class, Condition, Dropped, Interner, Lengths, OfProcess, Origin, Place as Spot, Process,
+    Profile, StackId, Thread, Wait, place,
 };
 use super::symbols::{Frame, Module, Symbols, module_of, wrappers};
 use super::units::count;
 use latchwork_recording::histogram;
 use latchwork_recording::reader::{self, Counters, Kind, Recording};
 use std::collections::HashMap;
+use sums::Sums;
+
+mod sums;
 
 /// Joins the recordings, which are those of one run.
 pub fn join(recordings: &[Recording]) -> Profile {
@@ -34,6 +37,7 @@ pub fn join_again(recordings: &[Recording], symbols: &mut Symbols) -> Profile {
     }
     let (mut profile, opened) = joiner.finish();
     *symbols = opened;
+    profile.attached = in_order.iter().any(|recording| recording.late);
     profile.seconds = end.saturating_sub(start) as f64 / 1e9;
     if let Some(first) = in_order.first() {
         profile.command = first.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -136,20 +140,6 @@ struct Joiner {
     of_process: HashMap<usize, OfProcess>,
 }
 
-/// Nanoseconds by waiter and cause.
-type PairSums = HashMap<(StackId, Cause), (u64, Error)>;
-
-/// Waits and nanoseconds of a class.
-#[derive(Default)]
-struct Sums {
-    waiters: HashMap<StackId, Waiter>,
-    holders: HashMap<StackId, Holder>,
-    pairs: PairSums,
-    /// Of waits for the mutex after a wait for a condition.
-    reacquires: PairSums,
-    handover_ns: u64,
-}
-
 /// Where a class of a recording went.
 #[derive(Copy, Clone)]
 enum Place {
@@ -179,7 +169,7 @@ impl Joiner {
         }
         for pair in recording.relocks.iter().filter(|pair| pair.cause != reader::Cause::Whole) {
             if let Place::Lock(lock) = places[pair.class] {
-                add_pair(&mut self.lock_sums[lock].reacquires, pair, &stacks);
+                self.lock_sums[lock].reacquire(pair, &stacks);
             }
         }
         for hold in recording.holds.iter().filter(|hold| hold.holder != 0) {
@@ -204,7 +194,7 @@ impl Joiner {
                     start_ns: event.start.saturating_sub(start),
                     length_ns: event.nanos,
                     stands_for_ns: event.stands_for.max(event.nanos),
-                    cause: cause(event.cause, &stacks),
+                    cause: sums::cause(event.cause, &stacks),
                     stack: stacks[event.waiter],
                 });
             }
@@ -396,7 +386,7 @@ impl Joiner {
             class.instance_wait_ns.sort_unstable_by(|first, second| second.cmp(first));
         }
         for (condition, sums) in profile.condvars.iter_mut().zip(self.condition_sums) {
-            condition.waiters = waiters(sums.waiters);
+            condition.waiters = sums::waiters(sums.waiters);
         }
         // The waits name locks by number, so that sorting must say where each went.
         // A lock that got its name before its first use has left nothing in the class that it had without the name.
@@ -447,58 +437,6 @@ impl Joiner {
     }
 }
 
-impl Sums {
-    fn add(&mut self, pair: &reader::Pair, stacks: &[StackId]) {
-        let (waiter, error) = (stacks[pair.waiter], Error(pair.error_nanos));
-        if pair.cause == reader::Cause::Whole {
-            let sums = self.waiters.entry(waiter).or_insert(Waiter { stack: waiter, ..Waiter::default() });
-            sums.count += pair.waits;
-            sums.wait_ns += pair.nanos;
-            sums.error_ns = sums.error_ns.and(error);
-            return;
-        }
-        let cause = cause(pair.cause, stacks);
-        match cause {
-            Cause::Holder(holder) => {
-                let sums = self.holder(holder);
-                sums.waits += pair.waits;
-                sums.caused_wait_ns += pair.nanos;
-                sums.error_ns = sums.error_ns.and(error);
-            }
-            Cause::Handover => self.handover_ns += pair.nanos,
-            Cause::Others | Cause::Unknown | Cause::StillHeld => {}
-        }
-        add_pair(&mut self.pairs, pair, stacks);
-    }
-
-    fn holder(&mut self, stack: StackId) -> &mut Holder {
-        self.holders.entry(stack).or_insert(Holder { stack, ..Holder::default() })
-    }
-
-    fn finish(self, class: &mut Class) {
-        class.handover_ns = self.handover_ns;
-        class.waiters = waiters(self.waiters);
-        class.holders = self.holders.into_values().collect();
-        class
-            .holders
-            .sort_by_key(|holder| (std::cmp::Reverse((holder.caused_wait_ns, holder.hold_ns)), holder.stack));
-        class.pairs = pairs(self.pairs);
-        class.reacquire_pairs = pairs(self.reacquires);
-    }
-}
-
-fn add_pair(sums: &mut PairSums, pair: &reader::Pair, stacks: &[StackId]) {
-    let sum = sums.entry((stacks[pair.waiter], cause(pair.cause, stacks))).or_default();
-    *sum = (sum.0 + pair.nanos, sum.1.and(Error(pair.error_nanos)));
-}
-
-fn pairs(sums: PairSums) -> Vec<Pair> {
-    let pair = |((waiter, cause), (wait_ns, error_ns))| Pair { waiter, cause, wait_ns, error_ns };
-    let mut pairs: Vec<_> = sums.into_iter().map(pair).collect();
-    pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.wait_ns), pair.waiter, pair.cause));
-    pairs
-}
-
 /// Where the locks of a class come from. `None`: a module of it is not known.
 fn origin(
     symbols: &mut Symbols,
@@ -527,22 +465,6 @@ fn origin(
         }
     }
     (!calls.is_empty()).then_some(Origin::Calls(calls))
-}
-
-fn waiters(sums: HashMap<StackId, Waiter>) -> Vec<Waiter> {
-    let mut waiters: Vec<_> = sums.into_values().collect();
-    waiters.sort_by_key(|waiter| (std::cmp::Reverse(waiter.wait_ns), waiter.stack));
-    waiters
-}
-
-fn cause(cause: reader::Cause, stacks: &[StackId]) -> Cause {
-    match cause {
-        reader::Cause::Holder(stack) => Cause::Holder(stacks[stack]),
-        reader::Cause::Handover => Cause::Handover,
-        reader::Cause::Others => Cause::Others,
-        reader::Cause::Whole | reader::Cause::Unknown => Cause::Unknown,
-        reader::Cause::StillHeld => Cause::StillHeld,
-    }
 }
 
 fn module(module: &reader::Module, recording: &Recording) -> Module {

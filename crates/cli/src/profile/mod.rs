@@ -116,8 +116,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     };
     if let Some(recorded) = recorded {
         ending::by_signals();
-        let mut profile = join::join(&recorded);
-        profile.attached = options.pid.is_some();
+        let profile = join::join(&recorded);
         let mut printed = Ok(());
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {

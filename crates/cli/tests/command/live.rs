@@ -125,6 +125,34 @@ fn a_process_that_runs_is_recorded() {
     }
 }
 
+/// A recording that is kept says that it began while the process ran. What was before that is not known.
+#[test]
+fn a_kept_recording_began_late() {
+    const IDLE: &str = r#"
+        #include <unistd.h>
+        int main(void) {
+            char byte;
+            write(1, "ready\n", 6);
+            while (read(0, &byte, 1) > 0) {}
+            return 0;
+        }"#;
+    let directory = scratch("live-late");
+    let program = compile(&directory, "idle", IDLE, &[]);
+    let running = Running::under_latchwork(&[], &program);
+    let kept = directory.join("kept");
+    let kept = kept.to_str().unwrap();
+    let run = output(&["profile", "--pid", &running.pid(), "--seconds", "0.01", "--keep", kept]);
+    for run in [run, output(&["profile", "--read", kept])] {
+        assert!(
+            stdout(&run).contains("no pthread lock while it was recorded"),
+            "{}{}",
+            stdout(&run),
+            stderr(&run)
+        );
+    }
+    running.end();
+}
+
 /// The observer cannot make the thread that keeps the recording going.
 #[test]
 fn a_limit_on_threads_is_named() {

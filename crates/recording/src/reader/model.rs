@@ -31,6 +31,8 @@ pub struct Recording {
     pub rwlock: String,
     /// Whether the recording began at a fork.
     pub forked: bool,
+    /// Whether it began while the process ran already.
+    pub late: bool,
     /// Threads that used locks.
     pub threads: Vec<Thread>,
     /// What objects are grouped into. Indices elsewhere point into this list.

@@ -175,7 +175,7 @@ pub(super) struct About<'a> {
     pub(super) mutex: &'a [u8],
     pub(super) rwlock: &'a [u8],
     pub(super) hold_period: u32,
-    pub(super) forked: bool,
+    pub(super) began: u32,
 }
 
 /// Remembers the directory.
@@ -205,7 +205,7 @@ pub(super) fn remove(number: u64) {
     for attempt in 0..=FILE_NUMBER.load(Relaxed) {
         remove(&mut |path| _ = write!(path, "/{pid}.{attempt}.recording"), 0);
     }
-    if header().forked == 0 {
+    if header().began != began::FORK {
         remove(&mut |path| _ = write!(path, "/{}", control::FILE), 0);
     }
     remove(&mut |_| {}, libc::AT_REMOVEDIR);
@@ -315,7 +315,7 @@ fn describe(base: *mut u8, about: &About) {
         (*header).started = super::clock::now();
         (*header).started_realtime = Native::now(Clock::Realtime);
         (*header).hold_period = about.hold_period;
-        (*header).forked = u32::from(about.forked);
+        (*header).began = about.began;
         for section in 0..SECTIONS {
             let entry = &raw mut (*header).sections[section];
             (*entry).offset = OFFSETS[section] as u64;

@@ -36,7 +36,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::control::{self, Control, answer, request};
-use latchwork_recording::layout::VERSION;
+use latchwork_recording::layout::{VERSION, began};
 
 /// The control file of the observer whose session this is; null if the process is recorded from its start, or not at all. It
 /// stays mapped as long as the recording.
@@ -206,7 +206,7 @@ fn serve(control: &Control, number: u64, known: bool) {
     let mut directory = Path::new();
     let _ = control::directory(number, &mut directory);
     file::set_directory(directory.as_bytes());
-    if let Err(why) = recording::open(false) {
+    if let Err(why) = recording::open(began::LATE) {
         control.why.iter().zip(why.bytes().chain([0])).for_each(|(to, byte)| to.store(byte, Relaxed));
         if !kept.is_null() {
             CONTROL.store(kept, Relaxed);

@@ -105,7 +105,7 @@ pub(crate) fn install(
 ) -> bool {
     prepare(mutex, rwlock);
     file::set_directory(directory);
-    if let Err(why) = recording::open(false) {
+    if let Err(why) = recording::open(began::START) {
         let mut line = Line::new();
         let _ = write!(line, "latchwork: no profile in ");
         line.bytes(directory);
@@ -185,7 +185,7 @@ pub(crate) fn after_fork() {
     threads::forget();
     recording::discard();
     if records {
-        match recording::open(true) {
+        match recording::open(began::FORK) {
             Ok(()) => session::begin(),
             // The layer only passes the calls on.
             Err(why) => losses::report(parent.as_ref(), "profile", file::directory(), why),

@@ -4,6 +4,7 @@ use super::file::{self, About};
 use super::threads::HOLD_PERIODS;
 use super::{clock, filter, modules, objects, stack, tallies};
 use crate::observers::names::Names;
+use latchwork_recording::layout::began;
 
 static NAMES: Names = Names::new();
 
@@ -13,14 +14,14 @@ pub(super) fn prepare(mutex: &[u8], rwlock: &[u8]) {
     NAMES.set([mutex, rwlock]);
 }
 
-/// Makes a file. An error says what failed. `forked`: this is a forked child, whose parent was recorded.
-pub(super) fn open(forked: bool) -> Result<(), &'static str> {
-    if !forked {
+/// Makes a file. An error says what failed. `began`: see the header.
+pub(super) fn open(began: u32) -> Result<(), &'static str> {
+    if began != began::FORK {
         clock::calibrate();
     }
     let names = NAMES.get();
     let [mutex, rwlock] = names.each_ref().map(|name| name.split(|byte| *byte == 0).next().unwrap_or(b""));
-    file::open(&About { mutex, rwlock, hold_period: 1 << HOLD_PERIODS[1], forked })
+    file::open(&About { mutex, rwlock, hold_period: 1 << HOLD_PERIODS[1], began })
 }
 
 /// Unmaps the file, and forgets all that was in it. No thread is in a call of the layer.
