@@ -36,7 +36,10 @@ fn manifest() -> PathBuf {
 }
 
 fn scratch() -> PathBuf {
-    env!("CARGO_TARGET_TMPDIR").into()
+    // Other packages' tests have files of the same names beside this folder.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_PKG_NAME"));
+    fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 /// Runs a command to its end, and fails the test if the command fails.
