@@ -1,6 +1,6 @@
 //! The functions that hold the locks of a class, each over all of its stacks.
 
-use super::model::{Cause, Class, Holder, Profile};
+use super::model::{Cause, Class, Holder, Pair, Profile};
 use std::collections::HashMap;
 
 /// A function that holds a lock, over all stacks.
@@ -54,26 +54,25 @@ impl Profile {
     pub fn holder_at_deadlines(&self, class: &Class) -> Option<TopHolder> {
         let gave_up =
             |waiter| class.pairs.iter().any(|pair| pair.waiter == waiter && pair.cause == Cause::StillHeld);
-        let mut sums: HashMap<String, u64> = HashMap::new();
-        for pair in class.pairs.iter().filter(|pair| gave_up(pair.waiter)) {
-            if let Cause::Holder(stack) = pair.cause {
-                *sums.entry(self.function(stack)).or_default() += pair.wait_ns;
-            }
-        }
-        let (function, _) = largest(sums)?;
+        let (function, _) = self.top_cause(class.pairs.iter().filter(|pair| gave_up(pair.waiter)))?;
         self.holders(class, |holder| holder.caused_wait_ns).find(|holder| holder.function == function)
     }
 
     /// The function that held a mutex of the class for most of the time in which threads that had waited for a condition wanted it, and
     /// for how much of that.
     pub fn top_reacquire_holder(&self, class: &Class) -> Option<(String, u64)> {
+        self.top_cause(class.reacquire_pairs.iter())
+    }
+
+    /// The function that caused most of the waiting of these pairs, and how much; of several, the first by name.
+    fn top_cause<'a>(&self, pairs: impl Iterator<Item = &'a Pair>) -> Option<(String, u64)> {
         let mut sums: HashMap<String, u64> = HashMap::new();
-        for pair in &class.reacquire_pairs {
+        for pair in pairs {
             if let Cause::Holder(stack) = pair.cause {
                 *sums.entry(self.function(stack)).or_default() += pair.wait_ns;
             }
         }
-        largest(sums)
+        sums.into_iter().max_by(|first, second| first.1.cmp(&second.1).then(second.0.cmp(&first.0)))
     }
 
     /// The functions that hold locks of the class. `weight`: what a stack's holds count for in [`TopHolder::at_a_time_ns`].
@@ -93,11 +92,6 @@ impl Profile {
         }
         sums.into_iter().map(|(function, sum)| TopHolder { function, ..sum })
     }
-}
-
-/// The function with the largest sum; of several, the first by name.
-fn largest(sums: HashMap<String, u64>) -> Option<(String, u64)> {
-    sums.into_iter().max_by(|first, second| first.1.cmp(&second.1).then(second.0.cmp(&first.0)))
 }
 
 #[cfg(test)]

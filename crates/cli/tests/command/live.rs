@@ -156,9 +156,7 @@ fn a_kept_recording_began_late() {
 /// The observer cannot make the thread that keeps the recording going.
 #[test]
 fn a_limit_on_threads_is_named() {
-    let directory = scratch("live-no-threads");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-no-threads");
     for words in [&["top", "--once"][..], &["profile", "--seconds", "0.1", "--pid"]] {
         let mut command = latchwork();
         command.args(words).arg(running.pid());
@@ -190,9 +188,7 @@ fn a_limit_on_threads_is_named() {
 /// With few descriptors the observer cannot look at the process. It must not say that the process is gone, or that it blocks a signal.
 #[test]
 fn a_limit_on_descriptors_is_named() {
-    let directory = scratch("live-no-descriptors");
-    let program = compile(&directory, "busy", BUSY, &["-g", "-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let (_directory, running) = busy("live-no-descriptors");
     // Observers of other tests fill theirs at once.
     let empty = || -> Vec<PathBuf> {
         let entries = fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path());
