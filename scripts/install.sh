@@ -117,7 +117,7 @@ cd "$root"
 # The target of the C compiler and the linker. Cargo's configuration may name another one.
 host=$(cargo -vV | sed -n 's/^host: //p')
 # The static archive, and what it needs beside itself.
-cargo rustc --color never --release --target "$host" -p latchwork-capi --lib --crate-type staticlib -- --print native-static-libs \
+cargo rustc --color never --release --target "$host" -p latchwork-capi --features archive --lib --crate-type staticlib -- --print native-static-libs \
     2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 # Without libgcc's unwinder: compilers link the shared or the static one, as the program is.
 private=$(sed -n 's/^note: native-static-libs: //p' "$work/log" | tail -1 | sed 's/-lgcc_s *//')

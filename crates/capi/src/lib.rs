@@ -14,10 +14,13 @@
 //! | `map` | the hash map |
 //! | `debug`, `probe` | what debuggers, `latchwork profile` and `latchwork check` see; static probes |
 //! | `hazard` | hazard pointers that may move between threads |
+//! | `archive` | the allocator, in the archive alone |
 //!
 //! No function unwinds: a panic ends the process with its message.
 #![allow(clippy::missing_safety_doc, reason = "the headers say what a caller must do")]
 
+#[cfg(feature = "archive")]
+mod archive;
 mod boxed;
 mod cond;
 mod debug;

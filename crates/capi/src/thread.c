@@ -43,6 +43,8 @@ __attribute__((visibility("hidden"))) struct lw_thread *lw_thread_address(void) 
 /* ThreadSanitizer, if the program has it. */
 extern void __tsan_acquire(void *address) __attribute__((weak));
 extern void __tsan_release(void *address) __attribute__((weak));
+extern void __tsan_ignore_thread_begin(void) __attribute__((weak));
+extern void __tsan_ignore_thread_end(void) __attribute__((weak));
 
 /* Helgrind, if its header was there when the library was built. Without valgrind a request is five instructions
  * that do nothing. */
@@ -68,6 +70,12 @@ __attribute__((visibility("hidden"))) void lw_tsan_release(void *address) {
         __tsan_release(address);
     }
     ANNOTATE_HAPPENS_BEFORE(address);
+}
+
+__attribute__((visibility("hidden"))) void lw_tsan_ignore(_Bool ignore) {
+    if (__tsan_ignore_thread_begin && __tsan_ignore_thread_end) {
+        ignore ? __tsan_ignore_thread_begin() : __tsan_ignore_thread_end();
+    }
 }
 
 /* The preload library, if the program runs under `latchwork profile` or `latchwork check`. */

@@ -1,6 +1,7 @@
 /* lw_rcu_map from C: a model in one thread, and readers beside updaters. */
 #include "check.h"
 #include <latchwork.h>
+#include <sched.h>
 #include <string.h>
 
 enum { KEYS = 512, ROUNDS = 4000, ALIVE = 0x600d, GONE = 0xbad };
@@ -118,9 +119,35 @@ static void *use(void *thread) {
     return NULL;
 }
 
+/* What the map itself has allocated in one thread, another thread frees: nothing but the library orders the two. */
+static int grown, freed;
+
+static void *grow(void *thread) {
+    static int value;
+    if (thread) {
+        while (!__atomic_load_n(&grown, __ATOMIC_RELAXED)) {
+            sched_yield();
+        }
+        lw_rcu_map_barrier();
+        __atomic_store_n(&freed, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    for (uintptr_t i = 0; i < 1000; i++) {
+        CHECK(lw_rcu_map_set(shared, (void *)i, &value) == 0);
+    }
+    __atomic_store_n(&grown, 1, __ATOMIC_RELAXED);
+    while (!__atomic_load_n(&freed, __ATOMIC_RELAXED)) {
+        sched_yield();
+    }
+    return NULL;
+}
+
 int main(void) {
     model();
     numbers();
+    shared = lw_rcu_map_create(NULL, NULL, NULL);
+    in_threads(grow);
+    lw_rcu_map_destroy(shared);
     made = reclaimed = 0;
     shared = lw_rcu_map_create(hash, equal, reclaim);
     in_threads(use);
