@@ -105,6 +105,7 @@ fi
 
 # ---- The Rust library.
 
+SECONDS=0 # what --smoke may take begins here: packages are installed and downloaded once
 step "compiling the locks"
 (cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 9>&- \
     || wrong "the library does not compile: see $log"

@@ -16,7 +16,8 @@
  * | lw::seqlock<T>                           |                                                  |
  * | lw::rcu_ptr<T>                           | a value that is read all the time and replaced as a whole |
  *
- * Each header of the directory latchwork that ends in .hpp can be included by itself. C++26's <rcu> and <hazard_pointer> are latchwork/rcu and latchwork/hazard_pointer. docs/cpp.md is the manual. */
+ * Each header of the directory latchwork that ends in .hpp can be included by itself. C++26's <rcu> and <hazard_pointer> are
+ * latchwork/rcu and latchwork/hazard_pointer. docs/cpp.md is the manual. */
 #ifndef LATCHWORK_HPP
 #define LATCHWORK_HPP
 

@@ -4,12 +4,8 @@
 //! thread allocates for a map, another one frees after a grace period, where no callback of the program tells it so. No instrumented
 //! code sees this memory, so the calls that free it are not checked. Without ThreadSanitizer each costs a call of a function more.
 
+use crate::thread::lw_tsan_ignore;
 use std::alloc::{GlobalAlloc, Layout, System};
-
-unsafe extern "C" {
-    /// Until the call with `false`, ThreadSanitizer, if the program has it, does not look at what the calling thread writes.
-    safe fn lw_tsan_ignore(ignore: bool);
-}
 
 struct Unchecked;
 

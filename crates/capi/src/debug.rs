@@ -7,6 +7,7 @@
 use crate::mutex::{Mutex as LwMutex, lw_mutex_clocklock_slow};
 use crate::probe::probe;
 use crate::rwlock::{self as rw, RwLock};
+use crate::thread;
 use latchwork::Mutex;
 use latchwork::locks::mutex::{Fair, RawMutex};
 use libc::{EBUSY, clockid_t, timespec};
@@ -308,17 +309,22 @@ impl Names {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_name(object: *const c_void, name: *const c_char) {
+    let mut cut = [0; 40];
+    if !name.is_null() {
+        // SAFETY: the program passes a string.
+        let text = unsafe { CStr::from_ptr(name) }.to_bytes();
+        let length = text.len().min(39);
+        cut[..length].copy_from_slice(&text[..length]);
+    }
     let mut names = NAMES.lock();
+    // ThreadSanitizer does not see this lock, and would take the copies of bytes in the map for accesses that nothing orders.
+    thread::lw_tsan_ignore(true);
     if name.is_null() {
         names.remove(object);
     } else if !object.is_null() {
-        // SAFETY: the program passes a string.
-        let text = unsafe { CStr::from_ptr(name) }.to_bytes();
-        let mut cut = [0; 40];
-        let length = text.len().min(39);
-        cut[..length].copy_from_slice(&text[..length]);
         names.set(object, cut);
     }
+    thread::lw_tsan_ignore(false);
     drop(names);
     // SAFETY: null, or the program's string.
     unsafe { lw_observe_name(object.cast_mut(), name) };

@@ -173,8 +173,9 @@ impl Map {
 
     fn element(&self, key: *mut c_void, value: *mut c_void) -> (Key, Element) {
         thread::record(); // before the domain asks for it: see there
-        // What the program has done with the element happens before what a reader does.
+        // What the program has done with the element happens before what a reader does, and before its reclamation.
         thread::lw_tsan_release(self.tag());
+        thread::lw_tsan_release(thread::clocks().cast());
         if self.functions.is_some() {
             thread::lw_tsan_release(key.cast());
         }

@@ -69,6 +69,8 @@ unsafe extern "C" {
     safe fn lw_no_row() -> *const Row;
     /// Tells ThreadSanitizer, if the program has it, that what was done before is released at the address.
     pub(crate) safe fn lw_tsan_release(address: *mut ());
+    /// Until the call with `false`, ThreadSanitizer, if the program has it, does not look at what the calling thread reads and writes.
+    pub(crate) safe fn lw_tsan_ignore(ignore: bool);
 }
 
 /// Gets a record or a row. ThreadSanitizer takes the mapping of a page of them for a write, which must come before their

@@ -21,6 +21,10 @@
 /* There, preemptible() is always 0. So no waiter would sleep, and one on the holder's processor would spin for ever. */
 #error "latchwork.ko needs a kernel with CONFIG_PREEMPT_COUNT: it asks whether it may sleep"
 #endif
+#ifdef CONFIG_PREEMPT_RT
+/* There, nodes.c would ask the allocator for memory with interrupts off, and local_bh_disable() does not turn preemption off. */
+#error "latchwork.ko has not been made for CONFIG_PREEMPT_RT"
+#endif
 #endif
 
 // ---- Waiting without sleep.

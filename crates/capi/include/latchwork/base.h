@@ -207,18 +207,18 @@ void lw_init(void) LW_NOEXCEPT;
 /* The version of the library: "0.1.0". */
 const char *lw_version(void) LW_NOEXCEPT;
 
-/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` and `latchwork profile` show it for
- * every lock that they see, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes the name away, which is
- * needed before another lock comes to the same address. The locks pay nothing for it. */
+/* Gives a lock, or any other object of this library or of pthread, a name. `latchwork check` and `latchwork profile` show it
+ * for every lock that they see, and gdb's commands show it. The name is copied; a name longer than 39 bytes is cut. Null takes
+ * the name away, which is needed before another lock comes to the same address. The locks pay nothing for it. */
 void lw_name(const void *object, const char *name) LW_NOEXCEPT;
 
 #if !defined(LW_DEBUG)
 #define LW_DEBUG 0
 #endif
-/* The three functions below stand in place of the inline paths of lw_mutex_t and lw_rwlock_t if LW_DEBUG is defined to 1, in the
- * whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check` and `latchwork profile`, which
- * do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h. An upgradable read that becomes a write or
- * a plain read is noted from then on.
+/* The three functions below stand in place of the inline paths of lw_mutex_t and lw_rwlock_t if LW_DEBUG is defined to 1, in
+ * the whole program. They note who holds which lock, for gdb's commands, and tell `latchwork check` and `latchwork profile`,
+ * which do not see these locks otherwise. Not noted: upgradable reads, and the locks of locks.h. An upgradable read that
+ * becomes a write or a plain read is noted from then on.
  *
  * `how`: 0 mutex, 1 reading, 2 writing, 3 recursive reading; plus 4: an attempt; plus 64: the thread has the lock already. `time`
  * may be null. */

@@ -9,8 +9,8 @@
  *     result = lw_cond_finish(&cond, ticket, result);
  *     lock(&lock);
  *
- * Fairness: lw_cond_signal wakes the thread that has slept longest, of those with the highest real-time priority. Which thread goes on
- * first, the mutex decides. */
+ * Fairness: lw_cond_signal wakes the thread that has slept longest, of those with the highest real-time priority. Which thread
+ * goes on first, the mutex decides. */
 #ifndef LATCHWORK_COND_H
 #define LATCHWORK_COND_H
 

@@ -97,10 +97,10 @@ class condition_variable_any {
 
   private:
 #ifdef __cpp_lib_jthread
-    /* A wait that a stop request ends. Under `order_`, the waiter counts itself in and then looks for a request. A request notifies
-     * under `order_`. So if the waiter does not see the request, the request sees the waiter. Before the waiter counts itself out, it
-     * says so under `order_`. From then on a request leaves the condition variable alone: a thread that has notified all waiters may
-     * have destroyed it. */
+    /* A wait that a stop request ends. Under `order_`, the waiter counts itself in and then looks for a request. A request
+     * notifies under `order_`. So if the waiter does not see the request, the request sees the waiter. Before the waiter counts
+     * itself out, it says so under `order_`. From then on a request leaves the condition variable alone: a thread that has
+     * notified all waiters may have destroyed it. */
     class stoppable {
       public:
         stoppable(condition_variable_any &condition, const std::stop_token &token)
@@ -158,8 +158,8 @@ class condition_variable_any {
     /* Calls `before_leaving` before it counts the caller out. */
     template <class Lock, class Call>
     int block(Lock &lock, int clock, const timespec *time, uint32_t ticket, Call before_leaving) LW_NO_ANALYSIS {
-        /* Counts the caller out also if `unlock` throws, and then does not lock. If `lock` throws, it ends in std::terminate, as the
-         * standard has it: no caller goes on without the lock. */
+        /* Counts the caller out also if `unlock` throws, and then does not lock. If `lock` throws, it ends in std::terminate,
+         * as the standard has it: no caller goes on without the lock. */
         struct Relock {
             condition_variable_any &self;
             Lock &lock;

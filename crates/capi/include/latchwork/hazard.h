@@ -10,9 +10,9 @@
  *
  *     lw_hazard_retire(&removed->head, free_node);
  *
- * Every 256th object that is retired has a thread look which ones are protected, or each one after twice as many as there are hazard
- * pointers, if that is more. After a pause of 10 ms, the next object does so too. Until an object is retired, or a program calls
- * lw_hazard_collect, nothing is reclaimed.
+ * Every 256th object that is retired has a thread look which ones are protected, or each one after twice as many as there are
+ * hazard pointers, if that is more. After a pause of 10 ms, the next object does so too. Until an object is retired, or a
+ * program calls lw_hazard_collect, nothing is reclaimed.
  *
  * An object has a lw_rcu_head, at any offset. An object without one is protected with the offset 0, and retired by
  * lw_hazard_retire_ptr, which allocates. */
@@ -35,9 +35,9 @@ LW_STATIC_ASSERT(sizeof(lw_hazard) == 64 && offsetof(lw_hazard, fenced) == 8, "l
 lw_hazard *lw_hazard_make(void) LW_NOEXCEPT;
 /* Ends the protection, and the hazard pointer. Null is ignored. */
 void lw_hazard_destroy(lw_hazard *hazard) LW_NOEXCEPT;
-/* Has `callback(head)` called when no hazard pointer protects the object. The object has been removed from where readers
- * find it. It never waits and allocates nothing; it may run callbacks of this and other objects, in the calling thread. A callback may
- * make, use and destroy hazard pointers, and retire. rcu.h says when it may wait for readers of RCU. */
+/* Has `callback(head)` called when no hazard pointer protects the object. The object has been removed from where readers find
+ * it. It never waits and allocates nothing; it may run callbacks of this and other objects, in the calling thread. A callback
+ * may make, use and destroy hazard pointers, and retire. rcu.h says when it may wait for readers of RCU. */
 void lw_hazard_retire(lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* Has `reclaim(object)` called then, for an object that has no head. `object` is the pointer that readers protect: that of
  * lw_hazard_protect with the offset 0. Returns 0, or ENOMEM: then nothing was done. */
@@ -54,9 +54,9 @@ typedef struct lw_hazard_domain lw_hazard_domain;
 
 /* A new domain: objects that are retired together. Null if there is no memory. */
 lw_hazard_domain *lw_hazard_domain_create(void) LW_NOEXCEPT;
-/* Reclaims everything in the domain, with what its callbacks retire there, and ends it. No other thread uses it any more. Returns 0,
- * or EBUSY if an object is still protected, or if a callback of the domain calls this: then the domain goes on. Null is
- * ignored: the default domain cannot be ended. */
+/* Reclaims everything in the domain, with what its callbacks retire there, and ends it. No other thread uses it any more.
+ * Returns 0, or EBUSY if an object is still protected, or if a callback of the domain calls this: then the domain goes on. Null
+ * is ignored: the default domain cannot be ended. */
 int lw_hazard_domain_destroy(lw_hazard_domain *domain) LW_NOEXCEPT;
 /* As lw_hazard_retire, lw_hazard_retire_ptr, lw_hazard_collect and lw_hazard_garbage, for the objects of a domain. Null stands
  * for the default domain, which those functions use. Hazard pointers protect objects of all domains. */

@@ -13,13 +13,13 @@
  *     lw_any_mutex_t any;
  *     if (lw_any_mutex_init(&any, getenv("LOCK")) != 0) { ... }
  *
- * A mutex has lw_..._lock, trylock, clocklock, unlock and unlock_fair. A reader-writer lock has lw_..._rdlock, tryrdlock, clockrdlock,
- * rdunlock, wrlock, trywrlock, clockwrlock, wrunlock, downgrade and destroy. They return what those of lw_mutex_t (lw_mutex(3)) and
- * lw_rwlock_t (lw_rwlock(3)) return. Where a lock has no fair unlock or no downgrade, these return ENOTSUP, and the caller keeps what
- * it has.
+ * A mutex has lw_..._lock, trylock, clocklock, unlock and unlock_fair. A reader-writer lock has lw_..._rdlock, tryrdlock,
+ * clockrdlock, rdunlock, wrlock, trywrlock, clockwrlock, wrunlock, downgrade and destroy. They return what those of lw_mutex_t
+ * (lw_mutex(3)) and lw_rwlock_t (lw_rwlock(3)) return. Where a lock has no fair unlock or no downgrade, these return ENOTSUP,
+ * and the caller keeps what it has.
  *
- * Some locks (lw_hclh_t, lw_percpu_t, ...) are aligned to 64 bytes, and so is what has one in it. malloc does not align memory so far:
- * take aligned_alloc, or lw_any_mutex_t and lw_any_rwlock_t, whose locks are aligned as they must be.
+ * Some locks (lw_hclh_t, lw_percpu_t, ...) are aligned to 64 bytes, and so is what has one in it. malloc does not align memory
+ * so far: take aligned_alloc, or lw_any_mutex_t and lw_any_rwlock_t, whose locks are aligned as they must be.
  *
  * A lock with upgradable reads has lw_..._uplock, tryuplock, clockuplock, upunlock, upgrade, tryupgrade, clockupgrade,
  * downgrade_upgradable and downgrade_to_upgradable, as lw_rwlock_t has them (lw_rwlock(3)). The others return ENOTSUP from

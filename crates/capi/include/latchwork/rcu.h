@@ -14,8 +14,8 @@
  * | epochs | the same | lw_epoch_* |
  * | quiescent-state-based | nothing; the thread announces quiescent states | lw_qsbr_* |
  *
- * lw_*_call, lw_*_retire and lw_*_collect never wait (unless lw_rcu_set_limit asks for it), and run callbacks of this and other objects, in the calling thread:
- * do not call them while you hold a lock that a callback takes.
+ * lw_*_call, lw_*_retire and lw_*_collect never wait (unless lw_rcu_set_limit asks for it), and run callbacks of this and other
+ * objects, in the calling thread: do not call them while you hold a lock that a callback takes.
  *
  * A callback may call and retire. It must not call a barrier. It may wait for readers, unless the thread that runs it is one.
  * In a section of that thread, lw_rcu_synchronize ends the process, with a message. If that thread is online, so do
@@ -122,7 +122,8 @@ LW_INLINE void lw_epoch_leave(void) {
 LW_INLINE void lw_rcu_check_section_(const char *function) {
 #if LW_DEBUG
     const struct lw_record *record = lw_thread.record;
-    if (!record || (lw_section_depth_(&record->section) | lw_section_depth_(&record->pinned) | lw_section_depth_(&record->online)) == 0) {
+    if (!record || (lw_section_depth_(&record->section) | lw_section_depth_(&record->pinned) |
+                    lw_section_depth_(&record->online)) == 0) {
         lw_debug_no_section(function);
     }
 #else
@@ -137,8 +138,8 @@ LW_INLINE void lw_rcu_check_section_(const char *function) {
 #define LW_DEBUG_PROTECTED_(condition) ((void)sizeof(!(condition)))
 #endif
 
-/* Reads a pointer, in a section: a plain one, not an _Atomic one. With LW_DEBUG, the process ends with a message if the thread is in none: neither in one of
- * lw_rcu_read_lock or lw_epoch_enter, nor online. */
+/* Reads a pointer, in a section: a plain one, not an _Atomic one. With LW_DEBUG, the process ends with a message if the thread
+ * is in none: neither in one of lw_rcu_read_lock or lw_epoch_enter, nor online. */
 #define lw_rcu_dereference(from) (lw_rcu_check_section_("lw_rcu_dereference"), __atomic_load_n((from), __ATOMIC_ACQUIRE))
 /* Reads a pointer where it cannot change: `condition` says why, for example that the caller has the lock of the updaters. With
  * LW_DEBUG, the process ends with a message if the condition does not hold; without, it is not computed. */
@@ -149,7 +150,8 @@ LW_INLINE void lw_rcu_check_section_(const char *function) {
 #define lw_rcu_assign(to, pointer) __atomic_store_n((to), (pointer), __ATOMIC_RELEASE)
 /* The same, and returns the pointer that stood there. */
 #define lw_rcu_exchange(to, pointer) __atomic_exchange_n((to), (pointer), __ATOMIC_ACQ_REL)
-/* The same if `*expected` stands there. Returns whether it did; if not, `*expected` is what stands there, which a section may follow. */
+/* The same if `*expected` stands there. Returns whether it did; if not, `*expected` is what stands there, which a section may
+ * follow. */
 #define lw_rcu_compare_exchange(to, expected, pointer) \
     __atomic_compare_exchange_n((to), (expected), (pointer), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
@@ -160,9 +162,9 @@ typedef struct lw_garbage {
     uint64_t oldest_nanos; /* for how long the oldest object has been waiting, at least */
 } lw_garbage;
 
-/* Waits until every section that runs now is over. For each section, one of two holds: all that it did happens before the return,
- * or it sees all that the caller did before the call. In a section of the caller's own it ends the process, with a message: it would
- * wait for ever. */
+/* Waits until every section that runs now is over. For each section, one of two holds: all that it did happens before the
+ * return, or it sees all that the caller did before the call. In a section of the caller's own it ends the process, with a
+ * message: it would wait for ever. */
 void lw_rcu_synchronize(void) LW_NOEXCEPT;
 /* The same in a hurry: the waiting thread burns a processor for it. */
 void lw_rcu_synchronize_expedited(void) LW_NOEXCEPT;
@@ -172,8 +174,9 @@ uint64_t lw_rcu_start_poll(void) LW_NOEXCEPT;
 /* Whether every section is over that ran when the number was made; if so, as after lw_rcu_synchronize. It does not wait. */
 int lw_rcu_poll(uint64_t number) LW_NOEXCEPT;
 
-/* Has `callback(head)` called when every section is over that runs now, and after all that these have done. It never waits, allocates nothing for the object,
- * and may be called in a section. The object has been removed: a section that begins now does not find it. */
+/* Has `callback(head)` called when every section is over that runs now, and after all that these have done. It never waits,
+ * allocates nothing for the object, and may be called in a section. The object has been removed: a section that begins now does
+ * not find it. */
 void lw_rcu_call(lw_rcu_domain *domain, lw_rcu_head *head, lw_rcu_callback *callback) LW_NOEXCEPT;
 /* As lw_rcu_call, and notes the time: an lw_rcu_barrier in a section that begins later does not wait for that section on
  * account of this object. It costs an atomic read-modify-write of the word that every reader loads. */
@@ -205,16 +208,16 @@ typedef void lw_rcu_stall_hook(int thread, uint64_t nanos, void *context);
  * lw_rcu_synchronize and lw_rcu_poll. Then several threads may call the function at the same time. The function is not called for
  * lw_epoch_* and lw_qsbr_*. */
 void lw_rcu_on_stall(lw_rcu_domain *domain, uint64_t after_nanos, lw_rcu_stall_hook *hook, void *context) LW_NOEXCEPT;
-/* Whether a thread holds up a grace period right now, and if so, which one and for how long. If there are several, the one that does
- * so for the longest. The domain is as in lw_rcu_on_stall. */
+/* Whether a thread holds up a grace period right now, and if so, which one and for how long. If there are several, the one that
+ * does so for the longest. The domain is as in lw_rcu_on_stall. */
 int lw_rcu_stall(lw_rcu_domain *domain, int *thread, uint64_t *nanos) LW_NOEXCEPT;
 /* How much garbage there is. */
 void lw_rcu_garbage(lw_rcu_domain *domain, lw_garbage *garbage) LW_NOEXCEPT;
 /* A new domain, or null if there is no memory. */
 lw_rcu_domain *lw_rcu_domain_create(void) LW_NOEXCEPT;
 /* Reclaims everything in the domain, waiting for readers, and ends it. No thread uses it any more. In a section of the caller's
- * own it ends the process, with a message, if an object is left: it would wait for ever. Null is ignored: the default domain cannot be
- * ended. */
+ * own it ends the process, with a message, if an object is left: it would wait for ever. Null is ignored: the default domain
+ * cannot be ended. */
 void lw_rcu_domain_destroy(lw_rcu_domain *domain) LW_NOEXCEPT;
 /* The default domain: the same object for the whole process. */
 lw_rcu_domain *lw_rcu_default_domain(void) LW_NOEXCEPT __attribute__((__const__));

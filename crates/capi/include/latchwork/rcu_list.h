@@ -18,12 +18,12 @@
  *     lw_mutex_unlock(&updating);
  *     lw_rcu_call(NULL, &route->head, free_route);
  *
- * Only one thread at a time changes a list: updaters hold a lock of the program's. A node that was removed still leads readers on to
- * the rest of the list, so it is not freed, and not put into a list again, before all sections are over that may have found it. An
- * updater that walks through a list and removes what it finds does so in a section, too.
+ * Only one thread at a time changes a list: updaters hold a lock of the program's. A node that was removed still leads readers
+ * on to the rest of the list, so it is not freed, and not put into a list again, before all sections are over that may have
+ * found it. An updater that walks through a list and removes what it finds does so in a section, too.
  *
- * lw_rcu_list leads both ways for updaters: it has an end to add to. lw_rcu_hlist has a head of one pointer, for the buckets of a hash
- * table. */
+ * lw_rcu_list leads both ways for updaters: it has an end to add to. lw_rcu_hlist has a head of one pointer, for the buckets of
+ * a hash table. */
 #ifndef LATCHWORK_RCU_LIST_H
 #define LATCHWORK_RCU_LIST_H
 
@@ -54,8 +54,9 @@ typedef struct lw_rcu_hlist {
 /* The object of which `node` is the field `member`. */
 #define lw_rcu_entry(node, type, member) LW_CAST_(type *, LW_CAST_(uintptr_t, node) - offsetof(type, member))
 
-/* What pairs with what: (A) an updater stores a link (lw_rcu_assign), and a reader follows it (lw_rcu_dereference): the reader sees what
- * is in the node. A removal is (A) as well: the link that it stores leads to a node that another thread may have made. */
+/* What pairs with what: (A) an updater stores a link (lw_rcu_assign), and a reader follows it (lw_rcu_dereference): the reader
+ * sees what is in the node. A removal is (A) as well: the link that it stores leads to a node that another thread may have
+ * made. */
 
 /* Makes an empty list. */
 LW_INLINE void lw_rcu_list_init(lw_rcu_list *list) { list->next = list->previous = list; }

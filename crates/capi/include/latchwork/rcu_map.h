@@ -25,9 +25,9 @@ LW_BEGIN_C
 
 typedef struct lw_rcu_map lw_rcu_map;
 
-/* The hash of a key: the same for equal keys. The map mixes the bits itself, each map in another way. So keys that are numbers cannot be
- * chosen so that they meet. Where others choose the keys, a hash function of the program's needs a secret of its own: equal hashes
- * stay equal. */
+/* The hash of a key: the same for equal keys. The map mixes the bits itself, each map in another way. So keys that are numbers
+ * cannot be chosen so that they meet. Where others choose the keys, a hash function of the program's needs a secret of its own:
+ * equal hashes stay equal. */
 typedef uint64_t lw_rcu_map_hash(const void *key);
 /* Not 0 if the keys are equal. */
 typedef int lw_rcu_map_equal(const void *a, const void *b);

@@ -139,6 +139,80 @@ fn cmake_finds_the_versions_that_a_program_asks_for() {
     assert_eq!(found, expected, "{said}");
 }
 
+/// CMake says so when it configures, before the linker would.
+#[test]
+fn cmake_finds_nothing_for_components_and_for_32_bits() {
+    if !is_there("cmake") {
+        return;
+    }
+    let configure = |name: &str, lines: &str| {
+        let project = scratch().join(name);
+        let _ = fs::remove_dir_all(&project);
+        fs::create_dir(&project).unwrap();
+        let text = format!("cmake_minimum_required(VERSION 3.19)\nproject(asks NONE)\n{lines}\n");
+        fs::write(project.join("CMakeLists.txt"), text).unwrap();
+        let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix().display());
+        let mut cmake = Command::new("cmake");
+        let result = output(cmake.arg(prefix).arg("-B").arg(project.join("build")).arg("-S").arg(&project));
+        // CMake breaks the lines of a message.
+        let said = String::from_utf8_lossy(&result.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        (result.status.success(), said)
+    };
+    for (name, lines, message) in [
+        (
+            "components",
+            "find_package(latchwork REQUIRED COMPONENTS rcu)",
+            "has no components, and so not rcu",
+        ),
+        ("bits", "set(CMAKE_SIZEOF_VOID_P 4)\nfind_package(latchwork REQUIRED)", "(64-bit)"),
+    ] {
+        let (found, said) = configure(name, lines);
+        assert!(!found && said.contains(message), "{name}: {said}");
+    }
+    let (found, said) = configure("optional", "find_package(latchwork REQUIRED OPTIONAL_COMPONENTS rcu)");
+    assert!(found, "{said}");
+}
+
+/// A project that has the sources inside builds the library with them, for each of both targets.
+#[test]
+fn cmake_builds_the_library_as_a_part_of_another_project() {
+    if !is_there("cmake") {
+        return;
+    }
+    let project = scratch().join("inside");
+    let _ = fs::remove_dir_all(&project);
+    fs::create_dir(&project).unwrap();
+    let programs = manifest().join("tests/programs/cmake");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.16)
+project(has_latchwork_inside C CXX)
+set(CMAKE_CXX_STANDARD 17)
+add_subdirectory({} latchwork)
+foreach(kind latchwork static)
+  add_executable(${{kind}}-c {programs}/main.c)
+  add_executable(${{kind}}-cpp {programs}/main.cpp)
+  target_link_libraries(${{kind}}-c PRIVATE latchwork::${{kind}})
+  target_link_libraries(${{kind}}-cpp PRIVATE latchwork::${{kind}})
+endforeach()
+",
+        manifest().join("../..").display(),
+        programs = programs.display(),
+    );
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let build = project.join("build");
+    // What cargo has built for the other tests serves here too, and cargo's own environment must not.
+    let cmake = |more: &[&OsStr]| {
+        let mut command = Command::new("cmake");
+        command.env("CARGO_TARGET_DIR", scratch().join("library")).env_remove("RUSTC_WORKSPACE_WRAPPER");
+        run(command.args(more));
+    };
+    cmake(&["-S".as_ref(), project.as_os_str(), "-B".as_ref(), build.as_os_str()]);
+    cmake(&["--build".as_ref(), build.as_os_str(), "--parallel".as_ref(), "2".as_ref()]);
+    for program in ["latchwork-c", "latchwork-cpp", "static-c", "static-cpp"] {
+        run_program(&build.join(program), &[]);
+    }
+}
+
 /// The files for pkg-config and CMake name nothing of the directory that it was installed in.
 #[test]
 fn an_installation_can_be_moved() {

@@ -749,6 +749,19 @@ static void names(void) {
     CHECK(!lw_names->object);
 }
 
+/* Each thread names objects of its own. The names share memory of the library. */
+static void *name_own_objects(void *thread) {
+    enum { OWN = 200 };
+    static char objects[THREADS][OWN];
+    for (int i = 0; i < OWN; i++) {
+        lw_name(&objects[(long)thread][i], "an object");
+    }
+    for (int i = 0; i < OWN; i++) {
+        lw_name(&objects[(long)thread][i], NULL);
+    }
+    return NULL;
+}
+
 int main(void) {
     lw_init();
     CHECK(strcmp(lw_version(), LW_VERSION) == 0);
@@ -760,6 +773,8 @@ int main(void) {
     locks_by_name();
     locks_by_type();
     names();
+    in_threads(name_own_objects);
+    CHECK(!lw_names->object);
 #if LW_DEBUG
     CHECK(holds == 0 && lw_thread_debug.holds == 0);
 #endif

@@ -99,6 +99,24 @@ static void numbers(void) {
 
 static lw_rcu_map *shared;
 
+static void free_value(void *key, void *value) {
+    (void)key;
+    free(value);
+}
+
+/* What one thread puts in, another one replaces or removes, and reclaims: nothing but the map orders the two. */
+static void *replace(void *thread) {
+    for (uintptr_t i = 0; i < ROUNDS; i++) {
+        int *value = malloc(sizeof *value);
+        *value = ALIVE;
+        CHECK(lw_rcu_map_set(shared, (void *)((i * 7 + (uintptr_t)thread) % KEYS), value) == 0);
+        if (i % 3 == 0) {
+            lw_rcu_map_remove(shared, (void *)(i % KEYS));
+        }
+    }
+    return NULL;
+}
+
 static void *use(void *thread) {
     for (long i = 0; i < ROUNDS; i++) {
         long key = (i * 7 + (long)thread * 131) % KEYS;
@@ -147,6 +165,9 @@ int main(void) {
     numbers();
     shared = lw_rcu_map_create(NULL, NULL, NULL);
     in_threads(grow);
+    lw_rcu_map_destroy(shared);
+    shared = lw_rcu_map_create(NULL, NULL, free_value);
+    in_threads(replace);
     lw_rcu_map_destroy(shared);
     made = reclaimed = 0;
     shared = lw_rcu_map_create(hash, equal, reclaim);

@@ -23,7 +23,18 @@ LW_CONSTINIT lw::condition_variable static_condition;
 LW_CONSTINIT lw::condition_variable_any static_any;
 LW_CONSTINIT lw::counting_semaphore<> static_semaphore(3);
 LW_CONSTINIT lw::basic_mutex<lw::mcs> static_mcs;
+LW_CONSTINIT lw::basic_shared_mutex<lw::bravo_2d_shfl_rw> static_bravo;
 LW_CONSTINIT lw::rcu_ptr<int> static_ptr;
+struct padded {
+    double x = 1;
+    char c = 'c'; // and padding, which the compiler knows nothing of
+};
+LW_CONSTINIT lw::seqlock<padded> static_seqlock;
+struct made_at_run_time {
+    std::string::size_type length;
+    made_at_run_time() : length(std::string("four").size()) {}
+};
+static lw::seqlock<made_at_run_time> dynamic_seqlock;
 
 static_assert(sizeof(lw::mutex) == 16 && sizeof(lw::shared_mutex) == 32 && sizeof(lw::condition_variable) == 8);
 static_assert(sizeof(lw::counting_semaphore<>) == 8 && sizeof(lw::seqlock<uint64_t>) == 32);
@@ -166,6 +177,9 @@ static void seqlocks() {
     CHECK(lock.load().x == 500);
     lock.store({1, 2, 3});
     CHECK(lock.load().n == 3 && lw::seqlock<char>('a').load() == 'a');
+    CHECK(static_seqlock.load().x == 1 && static_seqlock.load().c == 'c' && dynamic_seqlock.load().length == 4);
+    static_seqlock.store({2, 'd'});
+    CHECK(static_seqlock.load().x == 2 && static_seqlock.load().c == 'd');
 }
 
 static std::atomic<int> alive{0};
