@@ -160,6 +160,8 @@ pub fn modes() {
     let lock = Bravo2dShflRwLock::new(());
     forget((lock.read_recursive(), lock.try_read_recursive()));
     assert!(lock.try_write().is_none());
+    assert!(lock.try_read_recursive_for(Duration::MAX).is_some());
+    assert!(lock.try_read_recursive_until(Instant::now()).is_some());
 }
 
 pub fn guards() {
