@@ -7,6 +7,7 @@
 
 mod alone;
 mod contributing;
+mod ends;
 mod face;
 mod fifo;
 mod hostile;
