@@ -204,7 +204,7 @@ impl<M: Machine> RawCohortRw<M> {
                     raised = true;
                     self.barrier.0.fetch_add(1, Relaxed);
                 }
-                looks += 1;
+                looks = u32::saturating_add(looks, 1);
                 let serving = self.global.0.serving.load(Relaxed);
                 M::spin_for(&self.global.0.serving, Relaxed, 64, |now| now != serving);
                 offers.take::<M>(u64::MAX);
