@@ -6,6 +6,7 @@
 //! loom explores is a package of its own, `latchwork-loom`, because it is compiled with optimisation and this is not.
 
 mod alone;
+mod coming_from;
 mod contributing;
 mod ends;
 mod face;
