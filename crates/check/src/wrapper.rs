@@ -7,6 +7,16 @@ use latchwork::locks::rwlock::{self, RawRwLock, shfl_rw::RawShflRw};
 use latchwork::machine::{Deadline, Native};
 
 /// A lock that is checked. See the [crate](crate)'s documentation.
+///
+/// It has the address of the lock inside, so BRAVO cannot be over it if that is BRAVO:
+///
+/// ```compile_fail,E0080
+/// use latchwork::locks::rwlock::{bravo::Rows, shfl_rw::RawShflRw};
+/// use latchwork::machine::Native;
+/// use latchwork_check::Checked;
+///
+/// static TWICE: Rows<Native, Checked<Rows<Native, RawShflRw<Native>>>> = Rows::new();
+/// ```
 #[derive(Debug, Default)]
 pub struct Checked<L>(L);
 
@@ -94,6 +104,9 @@ unsafe impl<R: RawRwLock<Machine = Native>> RawRwLock for Checked<R> {
     const INFO: Info = R::INFO;
     const SHARES: bool = R::SHARES;
     const PREFERS_READERS: bool = R::PREFERS_READERS;
+    // A release by another thread is reported.
+    const RELEASED_BY_ANY: bool = false;
+    const HAS_SLOTS: bool = R::HAS_SLOTS;
 
     fn new_in() -> Self {
         Checked(R::new_in())
