@@ -115,7 +115,8 @@ pub fn raw() {
     assert_eq!(Far::cohort::<Native>(), usize::MAX);
     let mcs = mutex::mcs::RawMcs::<Native>::new_in();
     let token = mcs.lock();
-    assert!(!mcs.has_waiters(token));
+    // SAFETY: from the acquisition above, which has not ended.
+    assert!(!unsafe { mcs.has_waiters(token) });
 }
 
 /// The functions of locks that can do more than read and write, each with deadlines of all kinds.
