@@ -68,7 +68,7 @@ pub use output::write;
 pub use owned::OwnedLock;
 pub use report::{json_with, problems, problems_since_fork};
 pub use stack::Unwind;
-pub use wrapper::{Checked, CheckedMutex, CheckedRwLock};
+pub use wrapper::{Checked, CheckedCondvar, CheckedMutex, CheckedRwLock};
 
 use cancel::Uncancelled;
 use graph::Tables;

@@ -2,10 +2,12 @@
 //!
 //! One test, because problems are counted for the whole process.
 
+use latchwork::ReadRecursive;
+use latchwork::lock_api::{MutexGuard, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use latchwork::locks::mutex::mcs::RawMcs;
 use latchwork::locks::mutex::{RawMutex, Token};
 use latchwork::machine::Native;
-use latchwork_check::{Checked, CheckedMutex, CheckedRwLock, problems};
+use latchwork_check::{Checked, CheckedCondvar, CheckedMutex, CheckedRwLock, problems};
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +41,29 @@ fn every_kind_of_problem() {
     };
     assert_eq!(found(right), 0);
 
+    // What lock_api's guards can do beside: each acquisition and release is seen, and no more.
+    let converted = || {
+        let condvar = CheckedCondvar::new();
+        let mut guard = a.lock();
+        assert!(condvar.wait_for(&mut guard, Duration::from_millis(1)).timed_out());
+        MutexGuard::bump(&mut guard);
+        MutexGuard::unlock_fair(guard);
+        let mut upgradable = r.upgradable_read();
+        upgradable.with_upgraded(|value| *value += 1);
+        let mut write = RwLockUpgradableReadGuard::upgrade(upgradable);
+        RwLockWriteGuard::bump(&mut write);
+        let read = RwLockWriteGuard::downgrade(write);
+        let again = (r.read_recursive(), r.try_read_recursive(), r.read());
+        drop((read, again));
+        let write = RwLockUpgradableReadGuard::try_upgrade(r.try_upgradable_read().expect("free"));
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write.expect("no reader"));
+        RwLockReadGuard::unlock_fair(RwLockUpgradableReadGuard::downgrade(upgradable));
+        RwLockUpgradableReadGuard::unlock_fair(r.upgradable_read());
+        RwLockWriteGuard::unlock_fair(r.write());
+    };
+    assert_eq!(found(converted), 0);
+    assert!(!latchwork_check::holds_any());
+
     let inverted = || {
         let (_b, _a) = (b.lock(), a.lock());
     };
@@ -49,6 +74,13 @@ fn every_kind_of_problem() {
         let (_r, _a) = (r.read(), a.lock()); // a, then r above
     };
     assert_eq!(found(through_another), 1);
+
+    let upgradable_twice = || {
+        let lock = CheckedRwLock::<u32>::new(0);
+        let _upgradable = lock.upgradable_read();
+        assert!(lock.try_upgradable_read_for(Duration::from_millis(1)).is_none());
+    };
+    assert_eq!(found(upgradable_twice), 1);
 
     let again = || {
         let _a = a.lock();

@@ -35,6 +35,9 @@
 //! pools of the process. Each lock can be made in a `static`, and so can a [`reclaim::RcuOption`]. An [`Rcu`](reclaim::Rcu) or a map
 //! in a `static` needs a [`LazyLock`](std::sync::LazyLock).
 //!
+//! The locks can be used before `main`, in every destructor of a thread that exits, and while the process exits. A guard that a thread
+//! keeps in a `thread_local!` is dropped when the thread exits, as usual.
+//!
 //! # Async code
 //!
 //! These locks make the thread wait, not the task. A guard that a task keeps across an `.await` is held for as long as the task is

@@ -19,6 +19,12 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// One that has waited so often.
+    #[cfg(test)]
+    pub(crate) fn after(step: u32) -> Self {
+        Backoff { step, ..Backoff::default() }
+    }
+
     /// Pauses, for twice as long the next time, up to [`LAST`]. After several pauses of that length it also offers the
     /// processor to other threads, and after many offers it sleeps for a bounded time.
     pub(crate) fn wait<M: Machine>(&mut self) {
@@ -29,7 +35,7 @@ impl Backoff {
     fn wait_until_late<M: Machine>(&mut self, left: u64) {
         let spins = FIRST << self.step.min(LAST.ilog2() - FIRST.ilog2());
         M::pause(spins);
-        self.step += 1;
+        self.step = self.step.saturating_add(1);
         if self.step > LAST.ilog2() - FIRST.ilog2() + PATIENCE {
             self.offers.take::<M>(left);
         }

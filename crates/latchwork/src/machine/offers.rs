@@ -53,7 +53,7 @@ impl Offers {
     /// Pauses for one spin hint; every `PAUSES`th pause is also an offer.
     pub(crate) fn pause<M: Machine>(&mut self) {
         M::pause(1);
-        self.pauses += 1;
+        self.pauses = self.pauses.wrapping_add(1);
         if self.pauses.is_multiple_of(PAUSES) {
             self.take::<M>(u64::MAX);
         }
@@ -79,5 +79,19 @@ impl Nap {
 impl Default for Offers {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::backoff::Backoff;
+    use crate::machine::Native;
+
+    /// With a nap of a millisecond at each turn, the counters of a waiter overflow after some weeks, those of pauses after a day.
+    #[test]
+    fn a_wait_may_last_for_months() {
+        Offers { pauses: u32::MAX, ..Offers::new() }.pause::<Native>();
+        Backoff::after(u32::MAX).wait::<Native>();
     }
 }

@@ -27,6 +27,9 @@ use core::num::NonZeroUsize;
 /// **Panics.** If a thread locks it `usize::MAX` times without unlocking.
 ///
 /// **Poisoning, between processes, on fork, in a signal handler.** As [`Mutex`](crate::Mutex).
+///
+/// A guard that is forgotten ([`mem::forget`](core::mem::forget)) leaves the mutex locked by its thread. When that thread has ended, a
+/// new thread may get its number, and the mutex takes the new thread for the holder.
 pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, ThreadId, T>;
 
 /// What [`ReentrantMutex::lock`](lock_api::ReentrantMutex::lock) returns.

@@ -62,7 +62,7 @@ pub use crate::locks::rwlock::ReadRecursive;
 /// **Between processes.** It is for the threads of one process: do not use it in memory that processes share.
 ///
 /// **On fork.** The child has the thread that forked and no other. A lock that another thread held, or waited for, stays
-/// as it was: the child must not use it. Every other lock works.
+/// as it was: the child must not use it. Every other lock works, and the child can drop the guards of its own thread.
 ///
 /// **In a signal handler.** Do not lock. The interrupted thread may hold the lock, and the handler would wait for it for
 /// ever.

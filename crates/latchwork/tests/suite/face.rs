@@ -7,12 +7,33 @@ use latchwork::locks::semaphore::Unit;
 use latchwork::machine::Native;
 use latchwork::registry::{self, Entry, Kind};
 use latchwork::{Condvar, Mutex, ReentrantMutex, RwLock, Semaphore, SeqLock, lock_api};
+use std::cell::Cell;
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Compiles if a type can be shared by threads.
 fn shared<T: Sync>(_: &T) {}
+
+/// Whether a type has a trait. A constant of the type itself goes before one of a trait, and needs the trait asked for.
+macro_rules! has {
+    ($type:ty: $trait:path) => {{
+        #[allow(dead_code, reason = "a type uses one of the two constants")]
+        const fn has() -> bool {
+            struct Of<T: ?Sized>(std::marker::PhantomData<T>);
+            trait Any {
+                const HAS: bool = false;
+            }
+            impl<T: ?Sized> Any for Of<T> {}
+            impl<T: ?Sized + $trait> Of<T> {
+                const HAS: bool = true;
+            }
+            <Of<$type>>::HAS
+        }
+        has()
+    }};
+}
 
 /// What each type that holds a value has; then `guards` for its guards.
 macro_rules! value {
@@ -132,6 +153,43 @@ fn every_type_of_the_root_has_the_usual_traits() {
     assert!(format!("{:?}", Semaphore::new(3)).contains("available: 3"));
 }
 
+/// No guard can be sent to another thread, and only guards of a `Sync` value can be shared. A lock shares its value as it has to.
+#[test]
+fn guards_stay_in_their_thread() {
+    use latchwork::*;
+    macro_rules! guards {
+        ($($guard:ident $(<$lifetime:lifetime>)?),* $(,)?) => {$(
+            assert!(!has!($guard<$($lifetime,)? u32>: Send), "{} is Send", stringify!($guard));
+            assert!(has!($guard<$($lifetime,)? u32>: Sync), "{} is not Sync", stringify!($guard));
+            assert!(!has!($guard<$($lifetime,)? Cell<u32>>: Sync), "{} shares a Cell", stringify!($guard));
+        )*};
+    }
+    guards!(
+        MutexGuard<'static>,
+        MappedMutexGuard<'static>,
+        ArcMutexGuard,
+        ReentrantMutexGuard<'static>,
+        MappedReentrantMutexGuard<'static>,
+        ArcReentrantMutexGuard,
+        RwLockReadGuard<'static>,
+        RwLockWriteGuard<'static>,
+        RwLockUpgradableReadGuard<'static>,
+        MappedRwLockReadGuard<'static>,
+        MappedRwLockWriteGuard<'static>,
+        ArcRwLockReadGuard,
+        ArcRwLockWriteGuard,
+        ArcRwLockUpgradableReadGuard,
+    );
+    macro_rules! locks {
+        ($($lock:ident: $shares_cells:expr),*) => {$(
+            assert!(has!($lock<Cell<u32>>: Send) && has!($lock<u32>: Sync), "{}", stringify!($lock));
+            assert!(!has!($lock<Rc<u32>>: Send) && !has!($lock<Rc<u32>>: Sync), "{}", stringify!($lock));
+            assert_eq!(has!($lock<Cell<u32>>: Sync), $shares_cells, "{}", stringify!($lock));
+        )*};
+    }
+    locks!(Mutex: true, ReentrantMutex: true, RwLock: false);
+}
+
 /// What the reader-writer lock of the root can do beyond reading and writing.
 #[test]
 fn readers_become_writers_and_writers_become_readers() {
@@ -161,6 +219,30 @@ fn readers_become_writers_and_writers_become_readers() {
         RwLockWriteGuard::unlock_fair(lock.write());
     }
     assert!(!lock.is_locked());
+}
+
+/// A thread that reads may read again in each form while a writer waits for it.
+#[test]
+fn recursive_reads_pass_a_waiting_writer() {
+    use latchwork::ReadRecursive;
+    const MINUTE: Duration = Duration::from_secs(60);
+    let lock = RwLock::new(1);
+    std::thread::scope(|scope| {
+        let outer = lock.read();
+        scope.spawn(|| *lock.write() = 2);
+        // Long enough for a writer that comes to wait.
+        std::thread::sleep(Duration::from_millis(20));
+        let again = [
+            Some(lock.read_recursive()),
+            lock.try_read_recursive_for(MINUTE),
+            lock.try_read_recursive_until(Instant::now() + MINUTE),
+        ];
+        assert!(again.iter().all(|guard| guard.as_ref().is_some_and(|guard| **guard == *outer)));
+    });
+    let write = lock.write();
+    assert_eq!(*write, 2);
+    assert!(lock.try_read_recursive_for(Duration::from_millis(1)).is_none());
+    assert!(lock.try_read_recursive_until(Instant::now()).is_none());
 }
 
 /// The features that lock_api has too.
@@ -235,7 +317,7 @@ fn the_docs_have_the_registrys_figures() {
 /// The mutex is one among threads, however often its holder has locked it.
 #[test]
 fn a_reentrant_mutex_excludes_other_threads() {
-    let mutex = ReentrantMutex::new(std::cell::Cell::new(0));
+    let mutex = ReentrantMutex::new(Cell::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -6,7 +6,9 @@
 //! loom explores is a package of its own, `latchwork-loom`, because it is compiled with optimisation and this is not.
 
 mod alone;
+mod coming_from;
 mod contributing;
+mod ends;
 mod face;
 mod fifo;
 mod hostile;

@@ -566,7 +566,7 @@ unsafe impl RawMutex for Lies {
 }
 
 impl Local for Lies {
-    fn has_waiters(&self, _: Self::Token) -> bool {
+    unsafe fn has_waiters(&self, _: Self::Token) -> bool {
         true
     }
 }

@@ -120,7 +120,7 @@ unsafe impl<M: Machine> RawMutex for RawClh<M> {
 }
 
 impl<M: Machine> Local for RawClh<M> {
-    fn has_waiters(&self, token: Self::Token) -> bool {
+    unsafe fn has_waiters(&self, token: Self::Token) -> bool {
         self.tail.load(Relaxed) != token.as_ptr()
     }
 }

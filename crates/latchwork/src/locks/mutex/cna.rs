@@ -236,8 +236,8 @@ unsafe impl<M: Machine> RawMutex for RawCna<M> {
 }
 
 impl<M: Machine> Local for RawCna<M> {
-    fn has_waiters(&self, token: Self::Token) -> bool {
-        // SAFETY: the token is the holder's node.
+    unsafe fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is from an acquisition that has not ended, says the caller: it is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
         !node.aside().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }

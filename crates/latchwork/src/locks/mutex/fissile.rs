@@ -62,7 +62,7 @@ impl<M: Machine> RawFissile<M> {
             if M::spin_for(&self.outer, Relaxed, LOOKS, |outer| outer == FREE).is_none() {
                 offers.take::<M>(u64::MAX);
             }
-            looks += 1;
+            looks = u32::saturating_add(looks, 1);
             if looks == M::patience(GRACE) {
                 self.impatient.store(1, Relaxed);
             }

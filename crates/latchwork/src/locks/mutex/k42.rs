@@ -165,7 +165,7 @@ unsafe impl<M: Machine> RawMutex for RawK42<M> {
 }
 
 impl<M: Machine> Local for RawK42<M> {
-    fn has_waiters(&self, (): ()) -> bool {
+    unsafe fn has_waiters(&self, (): ()) -> bool {
         self.tail.load(Relaxed) != held()
     }
 }

@@ -163,8 +163,8 @@ impl<M: Machine> Fair for RawMcs<M> {}
 
 // As the lock within a NUMA node, for the cohort locks.
 impl<M: Machine> Local for RawMcs<M> {
-    fn has_waiters(&self, token: Self::Token) -> bool {
-        // SAFETY: the token is the holder's node.
+    unsafe fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is from an acquisition that has not ended, says the caller: it is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
         // `next` first: it lies in the holder's own line. Relaxed: the answer is a hint, about a moment ago.
         !node.next().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()

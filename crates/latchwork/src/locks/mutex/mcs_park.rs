@@ -195,8 +195,8 @@ unsafe impl<M: Machine, const ROUNDS: u32> RawMutex for RawMcsPark<M, ROUNDS> {
 }
 
 impl<M: Machine, const ROUNDS: u32> Local for RawMcsPark<M, ROUNDS> {
-    fn has_waiters(&self, token: Self::Token) -> bool {
-        // SAFETY: the token is the holder's node.
+    unsafe fn has_waiters(&self, token: Self::Token) -> bool {
+        // SAFETY: the token is from an acquisition that has not ended, says the caller: it is the holder's node.
         let node = unsafe { Node::at(token.as_ptr()) };
         !node.next().load(Relaxed).is_null() || self.tail.load(Relaxed) != node.as_ptr()
     }

@@ -141,7 +141,7 @@ impl<M: Machine, P: Policy, const HANDS_ON: bool, const RESUMES: bool> RawShflSp
                 // It is set late, or the old head has cleared it after this one had set it (see `leave`).
                 self.no_stealing.store(wanted, Relaxed);
             }
-            looked += 1;
+            looked = u32::saturating_add(looked, 1);
             let next = node.next().load(Acquire); // (Q)
             if shuffler && !next.is_null() {
                 // SAFETY: it stands behind the head, so it cannot leave the queue before the head does.

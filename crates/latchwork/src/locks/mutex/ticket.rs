@@ -119,7 +119,7 @@ unsafe impl<M: Machine, const BACKOFF: bool> RawMutex for RawTicket<M, BACKOFF> 
 impl<M: Machine, const BACKOFF: bool> Fair for RawTicket<M, BACKOFF> {}
 
 impl<M: Machine, const BACKOFF: bool> Local for RawTicket<M, BACKOFF> {
-    fn has_waiters(&self, (): ()) -> bool {
+    unsafe fn has_waiters(&self, (): ()) -> bool {
         self.next.load(Relaxed).wrapping_sub(self.serving.load(Relaxed)) > 1
     }
 }

@@ -4,6 +4,11 @@ use super::{Api, ConstNew, RawDowngrade, RawFair, RawRecursive, RawUpgrade};
 use crate::locks::mutex::Held;
 use crate::locks::relock;
 use lock_api::{RwLock, RwLockReadGuard};
+#[cfg(feature = "std")]
+use {
+    crate::locks::timed,
+    std::time::{Duration, Instant},
+};
 
 /// Recursive reads of an [`RwLock`] over a [`RawRecursive`] algorithm. (`lock_api` has no trait for them.)
 ///
@@ -28,6 +33,12 @@ pub trait ReadRecursive<R: ConstNew, T: ?Sized> {
     /// Reads if no writer is inside. If the caller reads already, it fails at most in the moment in which a writer looks whether
     /// readers are inside.
     fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
+    /// Reads unless a writer is inside until the end of `timeout`.
+    #[cfg(feature = "std")]
+    fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
+    /// Reads unless a writer is inside until `deadline`.
+    #[cfg(feature = "std")]
+    fn try_read_recursive_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, Api<R>, T>>;
 }
 
 impl<R: ConstNew + RawRecursive, T: ?Sized> ReadRecursive<R, T> for RwLock<Api<R>, T> {
@@ -42,6 +53,24 @@ impl<R: ConstNew + RawRecursive, T: ?Sized> ReadRecursive<R, T> for RwLock<Api<R
         // SAFETY: as in `read_recursive`, if there is a token.
         unsafe {
             let token = self.raw().0.try_read_recursive()?;
+            Some(self.make_read_guard_unchecked(Held::new(token)))
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn try_read_recursive_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, Api<R>, T>> {
+        // SAFETY: as in `read_recursive`, if there is a token.
+        unsafe {
+            let token = self.raw().0.read_recursive_until(timed::after(timeout))?;
+            Some(self.make_read_guard_unchecked(Held::new(token)))
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn try_read_recursive_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, Api<R>, T>> {
+        // SAFETY: as in `read_recursive`, if there is a token.
+        unsafe {
+            let token = self.raw().0.read_recursive_until(timed::at(deadline))?;
             Some(self.make_read_guard_unchecked(Held::new(token)))
         }
     }

@@ -43,6 +43,8 @@
 //! - Fairness: writers pass readers until one reader has looked [`PATIENCE`] times; FIFO among the writers of a node.
 //! - Suspension: a waiter that is suspended blocks others.
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
+//! - Limit: 2^27 simultaneous readers of a node. Soon after that, the process ends. An attempt to write that is stopped between its steps
+//!   for exactly 2^32 writers (or a multiple) would succeed beside a writer: a minute at least.
 //! - Timed forms poll.
 
 use super::{ConstNew, Index, Info, LOOK, RawDowngrade, RawRwLock, Suspension, check_difference};
@@ -204,7 +206,7 @@ impl<M: Machine> RawCohortRw<M> {
                     raised = true;
                     self.barrier.0.fetch_add(1, Relaxed);
                 }
-                looks += 1;
+                looks = u32::saturating_add(looks, 1);
                 let serving = self.global.0.serving.load(Relaxed);
                 M::spin_for(&self.global.0.serving, Relaxed, 64, |now| now != serving);
                 offers.take::<M>(u64::MAX);

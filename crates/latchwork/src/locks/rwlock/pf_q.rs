@@ -97,7 +97,8 @@
 //!   or a timed form does not wait for a leaving writer. It can wait in one place: if it has taken the MCS lock and must
 //!   unlock it again, for a writer that is between its swap and its link in the MCS queue.
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
+//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends. An attempt to write that is stopped between its steps for
+//!   exactly 2^30 readers (or a multiple) would succeed beside a reader: that takes ten seconds or so.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it. So they may
 //!   starve: a timed reader under a ceaseless stream of writers, a timed writer or upgrade under overlapping readers, or under
 //!   one reader that at once locks again.

@@ -41,7 +41,8 @@
 //! - Suspension: a waiter that is suspended blocks others. Attempts and timed forms wait for no other thread, not even for
 //!   a writer that has ended its turn and has not cleared PRESENT yet.
 //! - Re-entry: a reader that read-locks again while a writer waits deadlocks with that writer.
-//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends.
+//! - Limit: 2^27 simultaneous readers. Soon after that, the process ends. An attempt to write that is stopped between its steps for
+//!   exactly 2^32 writers or exactly 2^30 readers (or a multiple) would succeed beside a holder: that takes ten seconds or so.
 //! - Timed forms poll, because neither a reader nor a writer can leave once the other side has counted on it: a writer that
 //!   gave up its phase would end it before the readers in it have noticed. So they may starve, a timed reader under a
 //!   ceaseless stream of writers, a timed writer under overlapping readers, or under one reader that at once locks again.

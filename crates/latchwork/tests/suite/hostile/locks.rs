@@ -115,7 +115,8 @@ pub fn raw() {
     assert_eq!(Far::cohort::<Native>(), usize::MAX);
     let mcs = mutex::mcs::RawMcs::<Native>::new_in();
     let token = mcs.lock();
-    assert!(!mcs.has_waiters(token));
+    // SAFETY: from the acquisition above, which has not ended.
+    assert!(!unsafe { mcs.has_waiters(token) });
 }
 
 /// The functions of locks that can do more than read and write, each with deadlines of all kinds.
@@ -160,6 +161,8 @@ pub fn modes() {
     let lock = Bravo2dShflRwLock::new(());
     forget((lock.read_recursive(), lock.try_read_recursive()));
     assert!(lock.try_write().is_none());
+    assert!(lock.try_read_recursive_for(Duration::MAX).is_some());
+    assert!(lock.try_read_recursive_until(Instant::now()).is_some());
 }
 
 pub fn guards() {

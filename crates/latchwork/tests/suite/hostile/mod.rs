@@ -203,7 +203,10 @@ const LISTED: &[(&str, &str)] = &[
         "new_in read try_read try_read_weak read_until is_recorded has_own_recorded_read has_recorded_read write \
          try_write write_until is_locked is_write_locked",
     ),
-    ("locks/rwlock/api_optional.rs", "read_recursive try_read_recursive"),
+    (
+        "locks/rwlock/api_optional.rs",
+        "read_recursive try_read_recursive try_read_recursive_for try_read_recursive_until",
+    ),
     (
         "locks/rwlock/optional.rs",
         "upgradable_within upgradable try_upgradable upgradable_until read_recursive_within read_recursive \
