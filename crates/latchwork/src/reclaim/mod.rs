@@ -175,6 +175,24 @@ mod watch;
 #[cfg(feature = "serde")]
 mod with_serde;
 
+/// A shared cell takes and gives values of one type, as a shared pointer does:
+///
+/// ```compile_fail,E0308
+/// # use latchwork::reclaim::Rcu;
+/// fn of_longer(cell: &Rcu<for<'a> fn(&'a u8)>) -> &Rcu<fn(&'static u8)> {
+///     cell
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use latchwork::reclaim::typed::Atomic;
+/// fn of_longer(place: &Atomic<for<'a> fn(&'a u8)>) -> &Atomic<fn(&'static u8)> {
+///     place
+/// }
+/// ```
+#[cfg(doctest)]
+struct Invariant;
+
 #[cfg(test)]
 mod corners;
 #[cfg(test)]
