@@ -173,8 +173,8 @@ pub struct Record<M: Machine> {
 
 /// Keeps the calling thread's record from being given to another thread, even if the owner exits meanwhile.
 ///
-/// A thread gives its record back before the last of its thread-local destructors has run. Such a destructor may still
-/// have a reader. Without this type, the reader's sections would be counted in a record that another thread has by then.
+/// A thread that reads nothing gives its record back before the last of its thread-local destructors has run. Such a destructor
+/// may still have a reader. Without this type, the reader's sections would be counted in a record that another thread has by then.
 pub(crate) struct Kept<M: Records> {
     record: &'static Record<M>,
     /// Not `Send`: only the owner writes to a record.

@@ -74,6 +74,24 @@ fn under<L: RawMutex, T>(lock: &L, section: impl FnOnce() -> T) -> T {
     section()
 }
 
+/// A shared map takes and gives elements of one type, so none of another type is put where its elements live longer:
+///
+/// ```compile_fail,E0308
+/// # use latchwork::map::RcuMap;
+/// fn of_longer(map: &RcuMap<u8, for<'a> fn(&'a u8)>) -> &RcuMap<u8, fn(&'static u8)> {
+///     map
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use latchwork::map::RcuTreeMap;
+/// fn of_longer(map: &RcuTreeMap<u8, for<'a> fn(&'a u8)>) -> &RcuTreeMap<u8, fn(&'static u8)> {
+///     map
+/// }
+/// ```
+#[cfg(doctest)]
+struct Invariant;
+
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

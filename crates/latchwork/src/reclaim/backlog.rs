@@ -41,11 +41,11 @@ use super::gate::{Gate, Held};
 use super::header::Header;
 use super::list::{Amount, List, Mine, amount_of, is_busy};
 use crate::machine::record::{self, Records};
-use crate::machine::{Arith, Clock, Deadline, Machine, Native, Word};
+use crate::machine::{Clock, Deadline, Machine, Native, Word};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{null_mut, slice_from_raw_parts_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::*};
 
 /// Nanoseconds after which a collector that must not wait may steal what has come in.
 const LEFT_ALONE: u64 = 1 << 20;
@@ -63,6 +63,17 @@ const CHUNKS: usize = 24;
 struct Stack<M: Machine> {
     newest: M::Ptr<Header>,
     amount: M::U64,
+}
+
+impl<M: Machine> Stack<M> {
+    /// Changes how much there is. Returns how much it was.
+    fn change(&self, change: impl Fn(Amount) -> Amount, order: Ordering) -> Amount {
+        let mut before = self.amount.load(Relaxed);
+        while let Err(now) = self.amount.compare_exchange(before, change(Amount(before)).0, order, Relaxed) {
+            before = now;
+        }
+        Amount(before)
+    }
 }
 
 /// What the collector writes to.
@@ -289,7 +300,7 @@ impl<M: Records> Backlog<M> {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
         let header = unsafe { &*object };
         // Before the push: the collector subtracts this when it takes the object.
-        let before = Amount(stack.amount.fetch_add(Amount::of(header).0, Relaxed));
+        let before = stack.change(|amount| amount.plus(Amount::of(header)), Relaxed);
         let mut newest = stack.newest.load(Relaxed);
         loop {
             header.set_next(newest);
@@ -431,7 +442,7 @@ impl<M: Records> Collecting<'_, M> {
             let first = self.backlog.stack.newest.swap(null_mut(), Acquire);
             let amount = self.list().put(first, M::now(Clock::Monotonic));
             // (F) as where a list's amount becomes 0: a thread that sees this sees the objects in the central list.
-            self.backlog.stack.amount.fetch_sub(amount.0, Release);
+            self.backlog.stack.change(|all| all.minus(amount), Release);
         }
         fenced
     }

@@ -140,6 +140,47 @@ fn destructors_of_exiting_threads_retire() {
     late_destructors_retire::<CountedDomain<Native>>();
 }
 
+/// To wait for a section of one's own panics, also in a destructor that runs after others: of a section that the thread
+/// began before it exits, or in an earlier destructor. The sections stay open.
+fn late_destructors_wait_for_no_section_of_their_own<D: GracePeriod<Machine = Native>>() {
+    for in_destructor in [false, true] {
+        let domain: &'static D = Box::leak(Box::new(D::new_in()));
+        let (send, receive) = std::sync::mpsc::channel();
+        let enter = || {
+            let reader: &'static _ = Box::leak(Box::new(domain.reader()));
+            core::mem::forget(reader.enter());
+        };
+        std::thread::spawn(move || {
+            drop(domain.reader().enter()); // so that the thread has a record before it exits
+            let wait = move || {
+                let waits = catch_unwind(AssertUnwindSafe(|| domain.synchronize()));
+                send.send(waits.is_err()).unwrap();
+            };
+            if in_destructor {
+                at_exit(move || {
+                    enter();
+                    at_exit(wait);
+                });
+            } else {
+                enter();
+                at_exit(wait);
+            }
+        });
+        let panicked = receive.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(panicked, Ok(true), "{}, {in_destructor}", D::INFO.name);
+    }
+}
+
+#[test]
+fn destructors_of_exiting_threads_do_not_wait_for_themselves() {
+    const TEST: &str = "reclaim::corners::destructors_of_exiting_threads_do_not_wait_for_themselves";
+    crate::machine::alone::alone(TEST, || {
+        late_destructors_wait_for_no_section_of_their_own::<RcuDomain<Native>>();
+        late_destructors_wait_for_no_section_of_their_own::<EpochDomain<Native>>();
+        late_destructors_wait_for_no_section_of_their_own::<QsbrDomain<Native>>();
+    });
+}
+
 /// A destructor that takes long holds up the thread that reclaims, and those that wait for all garbage. Other threads read,
 /// retire beyond the limit, and wait for grace periods meanwhile.
 #[test]

@@ -250,7 +250,7 @@ impl<M: Records, const SHIFT: u32> IntervalDomain<M, SHIFT> {
     fn reclaim(&self) {
         self.look_around(|list| {
             let (new, kept) = list.counts();
-            new >= kept / 2
+            new >= (kept / 2).max(1)
         });
     }
 
@@ -485,5 +485,28 @@ mod tests {
                 && domain.backlog.is_clean()
         };
         assert!(in_a_child(|| (0..100).any(|_| attempt())));
+    }
+    /// What a section has kept in the central list is looked at when more has come there, or after a pause: a batch of another
+    /// list costs no second look, and no second heavy fence.
+    #[test]
+    fn a_batch_costs_one_look() {
+        assert!(in_a_child(|| {
+            let domain = IntervalDomain::<Native>::new();
+            domain.set_limit(Limit { objects: 0, bytes: 0 });
+            domain.backlog.never_soon();
+            let reader = domain.reader();
+            let section = reader.enter();
+            domain.retire_prepared(retired());
+            {
+                let collecting = domain.backlog.lock();
+                collecting.steal(Steal::All);
+                domain.look(collecting.list());
+            }
+            drop(section);
+            (0..16).for_each(|_| domain.retire_prepared(retired()));
+            let after_a_batch = domain.garbage().objects;
+            domain.collect();
+            (after_a_batch, domain.garbage().objects) == (1, 0)
+        }));
     }
 }

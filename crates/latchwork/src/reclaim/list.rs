@@ -9,22 +9,36 @@ use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// How many objects, and how many bytes, in one word: 32 bits each, the objects in the upper half. The unit of the bytes is
-/// 16.
+/// How many objects, and how many bytes, in one word: 32 bits each, the objects in the lower half. The unit of the bytes is
+/// 16. Beyond 64 GiB they are not counted: the bytes that are there may be more then, until nothing is there.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct Amount(pub(super) u64);
 
 impl Amount {
     pub(super) fn of(object: &Header) -> Self {
-        Amount(1 << 32 | object.bytes().div_ceil(16) as u64)
+        Amount((object.bytes().div_ceil(16) as u64) << 32 | 1)
     }
 
     pub(super) fn objects(self) -> u32 {
-        (self.0 >> 32) as u32
+        self.0 as u32
     }
 
     pub(super) fn bytes(self) -> u64 {
-        (self.0 & 0xffff_ffff) * 16
+        (self.0 >> 32) * 16
+    }
+
+    /// With the other.
+    #[inline(always)]
+    pub(super) fn plus(self, other: Self) -> Self {
+        let most = || self.objects().wrapping_add(other.objects()) as u64 | u64::from(u32::MAX) << 32;
+        Amount(self.0.checked_add(other.0).unwrap_or_else(most))
+    }
+
+    /// Without the other, which is a part of this. Bytes of it that were not counted are not subtracted.
+    #[inline(always)]
+    pub(super) fn minus(self, other: Self) -> Self {
+        let least = || self.objects().wrapping_sub(other.objects()).into();
+        Amount(self.0.checked_sub(other.0).unwrap_or_else(least))
     }
 }
 
@@ -37,7 +51,7 @@ fn objects<'a>(first: *mut Header) -> impl Iterator<Item = &'a Header> {
 
 /// How much there is in such a chain.
 pub(super) fn amount_of(first: *mut Header) -> Amount {
-    Amount(objects(first).map(|header| Amount::of(header).0).sum())
+    objects(first).map(Amount::of).fold(Amount(0), Amount::plus)
 }
 
 /// State of an object: incoming (`push`) -> waiting (`take`, once for all that came in) -> reclaimed (`reclaim`, one by
@@ -256,7 +270,7 @@ impl<M: Records> List<M> {
         // Before the amount: else another thread would take the object for one that waits ([`oldest`](Self::oldest)).
         let count = self.count.load(Relaxed) + 1;
         self.count.store(count, Relaxed);
-        self.amount.store(self.amount.load(Relaxed) + Amount::of(header).0, Relaxed);
+        self.amount.store(self.amount().plus(Amount::of(header)).0, Relaxed);
         // Release: in the child of a fork, the object counts if it is here.
         self.incoming.store(object, Release);
         count
@@ -272,14 +286,14 @@ impl<M: Records> List<M> {
     pub(super) fn put(&self, first: *mut Header, since: u64) -> Amount {
         let (mut amount, mut last) = (Amount(0), None);
         for header in objects(first) {
-            amount.0 += Amount::of(header).0;
+            amount = amount.plus(Amount::of(header));
             last = Some(header);
         }
         let Some(last) = last else { return amount };
         let since = if self.is_fresh() { since } else { since.min(self.since.load(Relaxed)) };
         self.since.store(since, Relaxed);
         self.count.store(self.count.load(Relaxed) + amount.objects(), Relaxed);
-        self.amount.store(self.amount.load(Relaxed) + amount.0, Relaxed);
+        self.amount.store(self.amount().plus(amount).0, Relaxed);
         last.set_next(self.incoming.load(Relaxed));
         // Release: in the child of a fork, the objects count if they are here, and are in no other list.
         self.incoming.store(first, Release);
@@ -305,7 +319,7 @@ impl<M: Records> List<M> {
         let [incoming, others @ ..] =
             [&self.incoming, &self.waiting, &self.kept].map(|chain| amount_of(chain.load(Relaxed)));
         self.count.store(incoming.objects(), Relaxed);
-        self.amount.store(others.iter().fold(incoming.0, |sum, amount| sum + amount.0), Relaxed);
+        self.amount.store(others.into_iter().fold(incoming, Amount::plus).0, Relaxed);
     }
 
     /// Objects that have come in.
@@ -425,7 +439,7 @@ impl<M: Records> Drop for Gone<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         let Gone(list, amount) = self;
-        let left = list.amount.load(Relaxed) - amount.0;
+        let left = list.amount().minus(*amount).0;
         if left > 0 {
             list.amount.store(left, Relaxed);
         } else {

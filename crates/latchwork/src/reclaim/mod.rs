@@ -121,8 +121,8 @@
 //! [`Rcu`] is a safe layer over all this: a value that many threads read and few replace.
 //!
 //! A program does not register its threads. A thread gets its [`Record`](crate::machine::Record) when it first reads, and
-//! gives it back when it exits. The one thread of a forked child is in the sections in which it was before the fork.
-//! (Not in those of a thread-local destructor that runs after the record was given back.)
+//! gives it back when it exits, unless it is in a section then. The one thread of a forked child is in the sections in which it
+//! was before the fork.
 //!
 //! This part of the library uses `alloc`, for the objects that are retired: they are boxes unless their type says
 //! otherwise ([`Retire::reclaim`]). Retiring allocates nothing but the lists of a domain, once.
@@ -174,6 +174,24 @@ pub mod typed;
 mod watch;
 #[cfg(feature = "serde")]
 mod with_serde;
+
+/// A shared cell takes and gives values of one type, as a shared pointer does:
+///
+/// ```compile_fail,E0308
+/// # use latchwork::reclaim::Rcu;
+/// fn of_longer(cell: &Rcu<for<'a> fn(&'a u8)>) -> &Rcu<fn(&'static u8)> {
+///     cell
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use latchwork::reclaim::typed::Atomic;
+/// fn of_longer(place: &Atomic<for<'a> fn(&'a u8)>) -> &Atomic<fn(&'static u8)> {
+///     place
+/// }
+/// ```
+#[cfg(doctest)]
+struct Invariant;
 
 #[cfg(test)]
 mod corners;

@@ -3,7 +3,8 @@
 //!
 //! State of an object: incoming -> waiting (a scan begins) -> reclaimed, or kept -> waiting (the next scan).
 //!
-//! A thread that has filled a batch scans its own list. A thread that waits for the objects of all threads (`barrier`)
+//! A thread that has filled a batch scans its own list; or moves it to the central list and scans that, if there is anything
+//! and no other thread is the collector. A thread that waits for the objects of all threads (`barrier`)
 //! becomes the collector, steals them, and scans the central list. Scans of the central list are numbered, and an object
 //! is stamped with the number of the first such scan that finds it. By the oldest stamp, a thread knows when everything
 //! is reclaimed that was there when it began to wait, while more comes in.
@@ -54,6 +55,12 @@ impl<M: Records> Sieve<M> {
         scan: impl Fn(&List<M>),
     ) -> Option<u32> {
         let stolen = collecting.steal(which);
+        let number = self.scan_central(collecting, scan);
+        stolen.then_some(number)
+    }
+
+    /// Scans the central list. Returns the number of the scan.
+    fn scan_central(&self, collecting: &Collecting<'_, M>, scan: impl Fn(&List<M>)) -> u32 {
         let list = collecting.list();
         let number = self.scans.fetch_add(1, Relaxed).wrapping_add(1);
         list.stamp(number);
@@ -62,7 +69,7 @@ impl<M: Records> Sieve<M> {
         }
         let older = |one, other| if is_before(one, other) { one } else { other };
         self.oldest.store(list.in_use().map(Header::stamp).fold(number.wrapping_add(1), older), Relaxed);
-        stolen.then_some(number)
+        number
     }
 
     /// Scans until everything is reclaimed that was retired before. Panics if the calling thread would wait for itself: if it protects
@@ -125,13 +132,19 @@ impl<M: Records> Sieve<M> {
         if self.backlog.is_reclaiming() {
             return;
         }
+        if let Some(scanning) = self.backlog.try_lock() {
+            scanning.steal(Steal::Old);
+            if !scanning.list().is_empty() {
+                // One scan does for both lists: each costs a heavy fence.
+                self.backlog.mine().inspect(|mine| scanning.list().move_all(mine));
+                self.scan_central(&scanning, scan);
+                return;
+            }
+        }
         if let Some(mine) = self.backlog.mine()
             && mine.gather()
         {
             scan(&mine);
-        }
-        if let Some(scanning) = self.backlog.try_lock() {
-            self.scan_others(&scanning, Steal::Old, scan);
         }
     }
 }
@@ -167,6 +180,29 @@ mod tests {
             sieve.close(|list| unsafe { list.reclaim() });
             assert!(sieve.backlog.is_clean());
         }
+    }
+
+    /// An object in the central list that stays in use costs no scan beside that of each batch.
+    #[test]
+    fn one_scan_does_for_a_batch_and_the_central_list() {
+        let (sieve, kept, scans) = (Sieve::<Native>::new(), retired(), Cell::new(0));
+        let scan = |list: &List<Native>| {
+            scans.set(scans.get() + 1);
+            list.attach(list.keep(list.detach(), |header| eq(header, kept)));
+            // SAFETY: no thread uses the objects.
+            unsafe { list.reclaim() };
+        };
+        _ = sieve.backlog.push(kept, BATCH);
+        sieve.scan_others(&sieve.backlog.lock(), Steal::All, scan);
+        for batch in 1..=3 {
+            (1..BATCH).for_each(|_| _ = sieve.backlog.push(retired(), BATCH));
+            scans.set(0);
+            sieve.collect(scan);
+            assert_eq!((scans.get(), sieve.backlog.garbage().objects), (1, 1), "batch {batch}");
+        }
+        // SAFETY: as above.
+        sieve.close(|list| unsafe { list.reclaim() });
+        assert!(sieve.backlog.is_clean());
     }
 
     /// Where the collector takes long, a thread whose list is stopped waits for it when there is a batch on the shared stack.

@@ -17,4 +17,5 @@ mod optimised;
 mod parking_lot_program;
 mod platform;
 mod symbols;
+mod threads;
 mod unload;

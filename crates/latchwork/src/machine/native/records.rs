@@ -142,9 +142,11 @@ fn take() -> &'static Own {
 /// Runs when a thread exits, and once more if destructors that run later read.
 fn thread_exit() {
     // SAFETY: null, or a record, which is never unmapped.
-    let record = unsafe { Local::get().as_ref() };
-    Local::set(null_mut());
-    if let Some(record) = record {
+    let Some(record) = (unsafe { Local::get().as_ref() }) else { return };
+    // A thread that is in a section, or has a reader, keeps its record for the destructors that run later: with another
+    // record, it would wait for its own section. This runs again after them, as often as the C library allows (four times).
+    if record.is_idle() || !Hook::RECORDS.set() {
+        Local::set(null_mut());
         RECORDS.give_back(record);
     }
 }

@@ -34,7 +34,7 @@ fn a_child_counts_what_is_on_the_stack() {
     let backlog = &Backlog::<Native>::new();
     record::own::<Native>(); // so that forks are noticed
     backlog.push_shared(retired());
-    let lost = 1 << 32 | 2;
+    let lost = 2 << 32 | 1;
     backlog.stack.amount.fetch_add(lost, Relaxed);
     let counts = || {
         std::thread::scope(|scope| {
@@ -71,6 +71,36 @@ fn a_child_counts_what_is_in_the_central_list() {
     // SAFETY: no thread uses the objects.
     unsafe { backlog.lock().list().reclaim() };
     reclaim(backlog);
+    assert!(backlog.is_clean());
+}
+
+/// Large tables, and what they stand for, may have more bytes than a list counts: none of them counts as an object.
+#[test]
+fn bytes_that_do_not_fit_count_as_no_objects() {
+    const LARGE: u64 = 40;
+    let large = || {
+        let header = retired();
+        // SAFETY: the header is valid and this thread's alone.
+        unsafe { note(header, u32::MAX, free) };
+        header
+    };
+    let backlog = &Backlog::<Native>::new();
+    let check = |objects| {
+        let garbage = backlog.garbage();
+        assert_eq!(garbage.objects, objects);
+        assert!(garbage.bytes >= 60 << 30, "{}", garbage.bytes);
+    };
+    (0..LARGE).for_each(|_| _ = backlog.push(large(), 1 << 31));
+    check(LARGE);
+    (0..LARGE).for_each(|_| _ = backlog.push_shared(large()));
+    check(2 * LARGE);
+    let collecting = backlog.lock();
+    collecting.steal(Steal::All);
+    check(2 * LARGE);
+    assert_eq!(u64::from(collecting.list().count()), 2 * LARGE);
+    drop(collecting);
+    reclaim(backlog);
+    assert_eq!(backlog.garbage(), Garbage::default());
     assert!(backlog.is_clean());
 }
 
