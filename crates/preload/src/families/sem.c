@@ -39,6 +39,8 @@ int latchwork_sem_begin(struct sem_wait *);
 int latchwork_sem_step(struct sem_wait *);
 void latchwork_sem_cancelled(void *);
 void latchwork_sem_functions(struct sem_functions *);
+/* In timeout.rs. */
+_Bool latchwork_is_time(clockid_t, const struct timespec *);
 
 /* An error number, or 0. */
 static int sem_sleep(struct sem_wait *w)
@@ -59,6 +61,11 @@ static int sem_wait_on(sem_t *sem, int clock, const struct timespec *time)
 {
     struct sem_wait w = { .sem = sem, .clock = clock, .time = time };
     int before = errno, error = 0, answer;
+    /* As under glibc, an invalid time or clock comes before a request for cancellation. */
+    if (clock != NO_TIME && !latchwork_is_time(clock, time)) {
+        errno = EINVAL;
+        return -1;
+    }
     pthread_testcancel(); /* a cancellation point, whether it blocks or not */
     answer = latchwork_sem_begin(&w);
     if (answer == FOREIGN) {
@@ -89,7 +96,6 @@ int latchwork_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *
 {
     if (clock == NO_TIME) {
         /* The program means a clock, and no clock has this number. */
-        pthread_testcancel();
         errno = EINVAL;
         return -1;
     }

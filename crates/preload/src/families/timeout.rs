@@ -67,6 +67,13 @@ impl Timeout {
     }
 }
 
+/// Whether the clock is one of a lock call's and the time is valid, for the parts in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_is_time(clock: clockid_t, time: *const timespec) -> bool {
+    // SAFETY: the program passes a time that is null or valid for reads.
+    unsafe { Timeout::checked(clock, time) }.is_some()
+}
+
 /// Whether a time with these nanoseconds is one.
 fn is_below_a_second(nanos: i64) -> bool {
     (0..1_000_000_000).contains(&nanos)
