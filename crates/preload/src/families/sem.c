@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "cleanup.h"
 
 /* `Waiter` in sem.rs. */
 struct sem_wait {
@@ -22,6 +23,7 @@ struct sem_wait {
     int clock;             /* NO_TIME, or a clockid_t */
     int slept;             /* whether the thread has slept */
     int late;              /* whether it must not sleep again: timeout, or a signal */
+    int cancel_type;       /* of the thread outside of the system call */
 };
 
 enum { NO_TIME = -1 };
@@ -42,18 +44,26 @@ void latchwork_sem_functions(struct sem_functions *);
 /* In timeout.rs. */
 _Bool latchwork_is_time(clockid_t, const struct timespec *);
 
+static void leave_sleep(void *argument)
+{
+    struct sem_wait *w = argument;
+    pthread_setcanceltype(w->cancel_type, NULL);
+    latchwork_sem_cancelled(w);
+}
+
 /* An error number, or 0. */
 static int sem_sleep(struct sem_wait *w)
 {
-    int type, error;
+    int error;
     long result;
-    pthread_cleanup_push(latchwork_sem_cancelled, w);
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    struct _pthread_cleanup_buffer cleanup;
+    _pthread_cleanup_push(&cleanup, leave_sleep, w);
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &w->cancel_type);
     result = syscall(SYS_futex, w->word, w->operation, w->expected, w->time, NULL,
                      FUTEX_BITSET_MATCH_ANY);
     error = result != 0 ? errno : 0;
-    pthread_setcanceltype(type, NULL);
-    pthread_cleanup_pop(0);
+    pthread_setcanceltype(w->cancel_type, NULL);
+    _pthread_cleanup_pop(&cleanup, 0);
     return error;
 }
 

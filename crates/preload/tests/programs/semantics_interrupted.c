@@ -192,12 +192,50 @@ static void signals_with(int flags)
 static void signals(void) { signals_with(0); }
 static void signals_that_restart(void) { signals_with(SA_RESTART); }
 
+/* The handler leaves the wait. Then the condition variable has no waiter, and the next unit of the semaphore is not for the thread. */
+static void *notify(void *argument)
+{
+    OK(pthread_mutex_lock(&mutex));
+    OK(pthread_cond_signal(&cond));
+    OK(pthread_mutex_unlock(&mutex));
+    OK(sem_post(&empty));
+    return argument;
+}
+static void leave_waits(void)
+{
+    struct interrupted it;
+    handle(jumps = 1);
+    for (int what = 0; what < COUNT; what++) {
+        if (!may_wait(what) || !(waits_with_mutex(what) || is(what, "sem_")))
+            continue;
+        begin_call(&it, what, 600000);
+        sleep_ms(20);
+        interrupt(&it);
+        join(it.thread);
+        join(start(notify, NULL));
+        SAY(sem_trywait(&empty));
+        SAY(pthread_cond_destroy(&cond));
+    }
+    SAY(pthread_mutex_destroy(&mutex));
+}
+static void leave_waits_with_a_mutex_of_glibc(void)
+{
+    pthread_mutexattr_t attr;
+    OK(pthread_mutexattr_init(&attr));
+    OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK));
+    OK(pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
+    OK(pthread_mutex_init(&mutex, &attr));
+    leave_waits();
+}
+
 static const struct test tests[] = {
     { "cancelled, and no time", cancelled_and_no_time },
     { "cancelled, and no clock", cancelled_and_no_clock },
     { "cancelled, and the time has passed", cancelled_and_passed },
     { "signals", signals },
     { "signals that restart", signals_that_restart },
+    { "waits left by jumps", leave_waits },
+    { "waits left by jumps, with a mutex of glibc's", leave_waits_with_a_mutex_of_glibc },
 };
 
 int main(int arguments, char **argument)
