@@ -18,6 +18,7 @@ fn main() {
     for source in C {
         println!("cargo::rerun-if-changed={source}");
     }
+    println!("cargo::rerun-if-changed=src/families/cleanup.h");
     println!("cargo::rerun-if-changed=versions.map");
     // For the tests, which build the library as the command's build script does.
     println!("cargo::rustc-env=LATCHWORK_PRELOAD_TARGET={}", env::var("TARGET").expect("cargo sets it"));

@@ -6,8 +6,9 @@
    is one of C, and no frame of Rust is above or below it.
 
    Cancellation is asynchronous around the system call only, as in glibc's own cancellation points. The thread dies if the
-   request comes before or during the sleep, and the cleanup handler passes on a wakeup that the thread consumed. This file
-   is compiled without -fexceptions, so cleanup handlers use setjmp, which works between any two instructions. */
+   request comes before or during the sleep, and the cleanup handler passes on a wakeup that the thread consumed. A signal
+   handler may also leave the sleep by siglongjmp. As in glibc, the thread then takes the mutex again and no longer waits: see
+   cleanup.h. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "cleanup.h"
 
 /* `struct Waiter` in cond.rs. */
 struct wait {
@@ -30,6 +32,7 @@ struct wait {
     int timed_out;
     int clock;             /* in: CLOCK_OF_COND, NO_TIME, or a clockid_t */
     int counted;           /* where the mutex counts this waiter as a user */
+    int cancel_type;       /* of the thread outside of the system call */
 };
 
 enum { NO_TIME = -1, CLOCK_OF_COND = -2 };
@@ -56,23 +59,31 @@ struct functions {
 };
 void latchwork_cond_functions(struct functions *, const pthread_cond_t *);
 
+static void leave_sleep(void *argument)
+{
+    struct wait *w = argument;
+    pthread_setcanceltype(w->cancel_type, NULL);
+    latchwork_cond_cancelled(w);
+}
+
 static int sleep_here(struct wait *w)
 {
-    int type, state_errno = errno;
+    int state_errno = errno;
     long result;
-    pthread_cleanup_push(latchwork_cond_cancelled, w);
+    struct _pthread_cleanup_buffer cleanup;
+    _pthread_cleanup_push(&cleanup, leave_sleep, w);
     do {
         /* A request that is already pending ends the thread here. */
-        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &w->cancel_type);
         result = syscall(SYS_futex, w->word, w->operation, w->expected, w->time, NULL,
                          FUTEX_BITSET_MATCH_ANY);
-        pthread_setcanceltype(type, NULL);
+        pthread_setcanceltype(w->cancel_type, NULL);
         /* A signal handler ran, and no notification came: POSIX allows no EINTR. */
     } while (result != 0 && errno == EINTR
              && __atomic_load_n(w->word, __ATOMIC_RELAXED) == w->expected);
     w->timed_out = result != 0 && errno == ETIMEDOUT;
     errno = state_errno;
-    pthread_cleanup_pop(0);
+    _pthread_cleanup_pop(&cleanup, 0);
     return latchwork_cond_end(w);
 }
 
@@ -98,11 +109,12 @@ static int sleep_gated(pthread_cond_t *cond, const struct gated *gated, clockid_
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     int error;
-    pthread_cleanup_push(relock, (void *)gated);
+    struct _pthread_cleanup_buffer cleanup;
+    _pthread_cleanup_push(&cleanup, relock, (void *)gated);
     gated->functions->mutex_lock(&gate);
     error = gated->functions->cond_clockwait(cond, &gate, clock, until);
     gated->functions->mutex_unlock(&gate);
-    pthread_cleanup_pop(1);
+    _pthread_cleanup_pop(&cleanup, 1);
     return error;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "cleanup.h"
 
 /* `Waiter` in sem.rs. */
 struct sem_wait {
@@ -22,6 +23,7 @@ struct sem_wait {
     int clock;             /* NO_TIME, or a clockid_t */
     int slept;             /* whether the thread has slept */
     int late;              /* whether it must not sleep again: timeout, or a signal */
+    int cancel_type;       /* of the thread outside of the system call */
 };
 
 enum { NO_TIME = -1 };
@@ -39,19 +41,29 @@ int latchwork_sem_begin(struct sem_wait *);
 int latchwork_sem_step(struct sem_wait *);
 void latchwork_sem_cancelled(void *);
 void latchwork_sem_functions(struct sem_functions *);
+/* In timeout.rs. */
+_Bool latchwork_is_time(clockid_t, const struct timespec *);
+
+static void leave_sleep(void *argument)
+{
+    struct sem_wait *w = argument;
+    pthread_setcanceltype(w->cancel_type, NULL);
+    latchwork_sem_cancelled(w);
+}
 
 /* An error number, or 0. */
 static int sem_sleep(struct sem_wait *w)
 {
-    int type, error;
+    int error;
     long result;
-    pthread_cleanup_push(latchwork_sem_cancelled, w);
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    struct _pthread_cleanup_buffer cleanup;
+    _pthread_cleanup_push(&cleanup, leave_sleep, w);
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &w->cancel_type);
     result = syscall(SYS_futex, w->word, w->operation, w->expected, w->time, NULL,
                      FUTEX_BITSET_MATCH_ANY);
     error = result != 0 ? errno : 0;
-    pthread_setcanceltype(type, NULL);
-    pthread_cleanup_pop(0);
+    pthread_setcanceltype(w->cancel_type, NULL);
+    _pthread_cleanup_pop(&cleanup, 0);
     return error;
 }
 
@@ -59,6 +71,11 @@ static int sem_wait_on(sem_t *sem, int clock, const struct timespec *time)
 {
     struct sem_wait w = { .sem = sem, .clock = clock, .time = time };
     int before = errno, error = 0, answer;
+    /* As under glibc, an invalid time or clock comes before a request for cancellation. */
+    if (clock != NO_TIME && !latchwork_is_time(clock, time)) {
+        errno = EINVAL;
+        return -1;
+    }
     pthread_testcancel(); /* a cancellation point, whether it blocks or not */
     answer = latchwork_sem_begin(&w);
     if (answer == FOREIGN) {
@@ -89,7 +106,6 @@ int latchwork_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *
 {
     if (clock == NO_TIME) {
         /* The program means a clock, and no clock has this number. */
-        pthread_testcancel();
         errno = EINVAL;
         return -1;
     }

@@ -8,7 +8,6 @@
 //!
 //! The sleep is in `sem.c`.
 
-use super::timeout::Timeout;
 use crate::state::abi::{SEM_OURS, Sem};
 use crate::state::counters::{self, Family, Reason};
 use crate::state::table::{REAL, install};
@@ -159,11 +158,8 @@ unsafe extern "C" fn latchwork_sem_begin(w: &mut Waiter) -> c_int {
             return FOREIGN;
         }
         w.operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
-        if w.clock != NO_TIME {
-            let Some(timeout) = Timeout::checked(w.clock, w.time) else { return EINVAL };
-            if matches!(timeout, Timeout::Realtime(_)) {
-                w.operation |= libc::FUTEX_CLOCK_REALTIME;
-            }
+        if w.clock == libc::CLOCK_REALTIME {
+            w.operation |= libc::FUTEX_CLOCK_REALTIME;
         }
         if counters::on() { take_counted(w) } else { take(w) }
     }

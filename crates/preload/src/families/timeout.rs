@@ -67,13 +67,21 @@ impl Timeout {
     }
 }
 
+/// Whether the clock is one of a lock call's and the time is valid, for the parts in C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_is_time(clock: clockid_t, time: *const timespec) -> bool {
+    // SAFETY: the program passes a time that is null or valid for reads.
+    unsafe { Timeout::checked(clock, time) }.is_some()
+}
+
 /// Whether a time with these nanoseconds is one.
 fn is_below_a_second(nanos: i64) -> bool {
     (0..1_000_000_000).contains(&nanos)
 }
 
-/// Calls `attempt` for a timed call of a reader-writer lock or a semaphore, unless the time or the clock is not one: then the call
-/// must wait to be refused, and the answer is EBUSY.
+/// Calls `attempt` for a timed call, unless the clock or the time is invalid or the time is before the epoch: then the answer is EBUSY,
+/// and the call itself says whether it minds. A call for a mutex looks at the time only if it has to wait; but for one that inherits
+/// priorities also if its holder has ended, and there the kernel refuses a time before the epoch.
 ///
 /// # Safety
 ///
@@ -83,11 +91,8 @@ pub(crate) unsafe fn try_in_time(
     time: *const timespec,
     attempt: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    if unsafe { Timeout::checked(clock, time) }.is_some() { attempt() } else { EBUSY }
-}
-
-/// The same for a mutex: its calls look at the time only when they have to wait.
-pub(crate) fn try_on(clock: clockid_t, attempt: impl FnOnce() -> c_int) -> c_int {
-    if Timeout::on(clock, core::ptr::null()).is_some() { attempt() } else { EBUSY }
+    // SAFETY: the caller's time is null or valid for reads.
+    let is_usual =
+        unsafe { Timeout::checked(clock, time).is_some() && (time.is_null() || (*time).tv_sec >= 0) };
+    if is_usual { attempt() } else { EBUSY }
 }

@@ -136,23 +136,23 @@ pub(crate) unsafe fn reset<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]
     }
 }
 
-/// Frees what the raw lock occupies outside of the object.
+/// Frees what the raw lock occupies outside of the object, and clears the bytes: glibc's functions may read those of a destroyed
+/// object.
 ///
 /// # Safety
 ///
 /// As [`reset`], and no thread holds the lock.
 pub(crate) unsafe fn discard<L, const SPACE: usize>(bytes: &UnsafeCell<[u8; SPACE]>) {
-    if const { !is_in_place::<L, SPACE>() } {
-        // SAFETY: the object is the caller's alone, and its lock is from `make`.
-        unsafe {
-            let pointer = Pointer::of(bytes);
-            let lock = pointer.get();
+    // SAFETY: the object is the caller's alone. A lock that is out of place is from `make`. Zero bytes are an object without one.
+    unsafe {
+        if const { !is_in_place::<L, SPACE>() } {
+            let lock = Pointer::of(bytes).get();
             if !lock.is_null() {
                 lock.cast::<L>().drop_in_place();
                 free(lock, size_of::<L>());
-                pointer.object.store(0, Ordering::Relaxed);
             }
         }
+        bytes.get().cast::<u8>().write_bytes(0, SPACE);
     }
 }
 

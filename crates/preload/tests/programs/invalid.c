@@ -1,4 +1,4 @@
-/* Calls with a clock or a time that is none, for objects that are free. Each fails as glibc's does, and leaves the object alone. */
+/* Calls with a clock or a time that is none, for objects that no thread holds. Each fails as glibc's does, and leaves the object alone. */
 #include "check.h"
 #include <semaphore.h>
 
@@ -7,6 +7,32 @@ static int value(sem_t *s)
     int value;
     OK(sem_getvalue(s, &value));
     return value;
+}
+
+static void *end_holding(void *m)
+{
+    OK(pthread_mutex_lock(m));
+    return NULL;
+}
+
+/* A robust mutex that inherits priorities, whose holder has ended: there the time comes first. */
+static void owner_has_ended(const struct timespec *bad)
+{
+    pthread_mutex_t m;
+    pthread_mutexattr_t attr;
+    OK(pthread_mutexattr_init(&attr));
+    OK(pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST));
+    OK(pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
+    OK(pthread_mutex_init(&m, &attr));
+    join(start(end_holding, &m));
+    EQ(pthread_mutex_timedlock(&m, bad), EINVAL);
+    EQ(pthread_mutex_clocklock(&m, CLOCK_REALTIME, bad), EINVAL);
+    /* The kernel refuses this one. */
+    struct timespec ancient = { -1, 0 };
+    EQ(pthread_mutex_timedlock(&m, &ancient), EINVAL);
+    EQ(pthread_mutex_lock(&m), EOWNERDEAD);
+    OK(pthread_mutex_consistent(&m));
+    OK(pthread_mutex_unlock(&m));
 }
 
 int main(void)
@@ -38,6 +64,8 @@ int main(void)
     OK(pthread_mutex_unlock(&m));
     OK(pthread_mutex_clocklock(&m, CLOCK_MONOTONIC, &bad));
     OK(pthread_mutex_unlock(&m));
+
+    owner_has_ended(&bad);
 
     pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
     EQ(pthread_rwlock_clockrdlock(&l, CLOCK_BOOTTIME, &good), EINVAL);

@@ -162,15 +162,22 @@ fn rwlocks_prefer_whom_glibc_s_do() {
     compare("semantics_preference.c", &rwlocks());
 }
 
+/// Every mutex and every rwlock, in as few pairs as that takes.
+fn pairs() -> Vec<Setting> {
+    let (mutexes, rwlocks) = (names(Kind::Mutex), names(Kind::RwLock));
+    let pairs = mutexes.iter().cycle().zip(rwlocks.iter().cycle()).take(mutexes.len().max(rwlocks.len()));
+    pairs.map(|(mutex, rwlock)| Setting::new(mutex, rwlock)).collect()
+}
+
+#[test]
+fn interrupted_calls_do_what_glibc_s_do() {
+    compare("semantics_interrupted.c", &pairs());
+}
+
 /// Sequences of calls, under every mutex and every rwlock. `LATCHWORK_TEST_SEEDS=N` compares N of them in place of 10.
 #[test]
 fn calls_by_chance_do_what_glibc_s_do() {
-    let (mutexes, rwlocks) = (names(Kind::Mutex), names(Kind::RwLock));
-    let pairs = mutexes.iter().cycle().zip(rwlocks.iter().cycle()).take(mutexes.len().max(rwlocks.len()));
-    compare(
-        "semantics_random.c",
-        &pairs.map(|(mutex, rwlock)| Setting::new(mutex, rwlock)).collect::<Vec<_>>(),
-    );
+    compare("semantics_random.c", &pairs());
 }
 
 /// They find a mistake that this library once made: `mtx_init` failed if the kind was none.

@@ -76,6 +76,26 @@ static void times(void)
     IN_A_THREAD(times_on(&errorcheck));
 }
 
+/* glibc takes a destroyed mutex for one with a priority ceiling. */
+static void ceiling_after_destroy(void)
+{
+    for (int often = 0; often < 3; often++) {
+        pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+        int ceiling;
+        for (int i = 0; i < often; i++) {
+            OK(pthread_mutex_lock(&m));
+            OK(pthread_mutex_unlock(&m));
+        }
+        SAY(pthread_mutex_setprioceiling(&m, 1, &ceiling));
+        SAY(pthread_mutex_getprioceiling(&m, &ceiling));
+        SAY(pthread_mutex_destroy(&m));
+        SAY(pthread_mutex_setprioceiling(&m, 1, &ceiling));
+        SAY(pthread_mutex_getprioceiling(&m, &ceiling));
+        SAY(pthread_mutex_lock(&m));
+        SAY(pthread_mutex_destroy(&m));
+    }
+}
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static int waiting, ready;
@@ -222,6 +242,7 @@ static const struct test tests[] = {
     { "abandoned error-checking mutex", abandoned_errorcheck },
     { "owners after fork", owners_after_fork },
     { "times before the epoch, and no times", times },
+    { "priority ceiling after destroy", ceiling_after_destroy },
     { "destroy while waited", destroy_while_waited },
     { "destroy recursive while waited", destroy_recursive_while_waited },
     { "destroy error-checking while waited", destroy_errorcheck_while_waited },

@@ -1,4 +1,5 @@
-/* Calls by chance: cases that are compared with glibc. Each is a sequence of calls by three threads that take turns.
+/* Calls by chance: cases that are compared with glibc. Each is a sequence of calls by three threads that take turns. A thread may
+   end with what it holds, or fork a child that makes some calls of its own.
    LATCHWORK_TEST_SEEDS says how many cases there are.
 
    The program knows which thread holds what. So it leaves out calls that would wait for ever, calls that glibc does not
@@ -8,13 +9,14 @@
 #include <semaphore.h>
 #include <threads.h>
 
-enum { OBJECTS = 4, THREADS = 3, STEPS = 300 };
+enum { OBJECTS = 4, THREADS = 3, STEPS = 300, CHILD_STEPS = 30 };
 enum { NOBODY = -1, GONE = -2, CANCELLED = -3 };
 
 static pthread_mutex_t mutexes[OBJECTS];
 static pthread_rwlock_t rwlocks[OBJECTS];
 static pthread_cond_t conds[OBJECTS];
 static sem_t sems[OBJECTS];
+static pthread_spinlock_t spins[OBJECTS];
 
 static const pthread_mutex_t mutex_initialisers[] = {
     PTHREAD_MUTEX_INITIALIZER, PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
@@ -22,13 +24,18 @@ static const pthread_mutex_t mutex_initialisers[] = {
 static const pthread_rwlock_t rwlock_initialisers[] = {
     PTHREAD_RWLOCK_INITIALIZER, PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
 
-/* Bits 0 and 1 of a number by chance are the kind or the clock of an object; bits 2 and 3 make some objects process-shared. */
+/* Bits 0 and 1 of a number by chance are the kind or the clock of an object; bits 2 and 3 make some objects process-shared; bits 4
+   to 6 make some mutexes robust, or inherit priorities. */
+static int is_robust(int n) { return n / 16 % 8 == 1 || n / 16 % 8 == 2; }
+static int inherits(int n) { return n / 16 % 8 == 2 || n / 16 % 8 == 3; }
 static int make_mutex(pthread_mutex_t *m, int n)
 {
     pthread_mutexattr_t attr;
     OK(pthread_mutexattr_init(&attr));
     OK(pthread_mutexattr_settype(&attr, n % 4));
     OK(pthread_mutexattr_setpshared(&attr, n / 4 % 4 == 1));
+    OK(pthread_mutexattr_setrobust(&attr, is_robust(n) ? PTHREAD_MUTEX_ROBUST : PTHREAD_MUTEX_STALLED));
+    OK(pthread_mutexattr_setprotocol(&attr, inherits(n) ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE));
     return pthread_mutex_init(m, &attr);
 }
 static int make_rwlock(pthread_rwlock_t *l, int n)
@@ -61,7 +68,10 @@ static int value_of(sem_t *s)
     return sem_getvalue(s, &value) ? -1 : value;
 }
 
-/* What is called with which objects: m, l, c, s; `n` is a number by chance, `o` the index of another object. */
+struct call;
+static int fork_at(const struct call *call);
+
+/* What is called with which objects: m, l, c, s, p; `n` is a number by chance, `o` the index of another object. */
 #define CALLS(X)                                                                                         \
     X(INIT, make_mutex(m, n)) X(MTX_INIT, make_mtx((mtx_t *)m, n % 6))                                   \
     X(STATIC, (*m = mutex_initialisers[n % 4], 0)) X(COPY, (*m = mutexes[o], 0))                         \
@@ -87,7 +97,10 @@ static int value_of(sem_t *s)
     X(SEM_INIT, sem_init(s, n / 4 % 4 == 1, (n % 4 ? 0u : SEM_VALUE_MAX - 1u) + n % 3))          \
     X(SEM_ZERO, (memset(s, 0, sizeof *s), 0)) X(SEM_COPY, (*s = sems[o], 0))                             \
     X(SEM_DESTROY, sem_destroy(s)) X(POST, sem_post(s)) X(GETVALUE, value_of(s)) X(SEM_WAIT, sem_wait(s)) \
-    X(TRYWAIT, sem_trywait(s)) X(SEM_TIMEDWAIT, sem_timedwait(s, t)) X(SEM_CLOCKWAIT, sem_clockwait(s, clock, t))
+    X(TRYWAIT, sem_trywait(s)) X(SEM_TIMEDWAIT, sem_timedwait(s, t)) X(SEM_CLOCKWAIT, sem_clockwait(s, clock, t)) \
+    X(SPIN_INIT, pthread_spin_init(p, n / 4 % 4 == 1)) X(SPIN_DESTROY, pthread_spin_destroy(p))          \
+    X(SPIN_ZERO, (*p = 0, 0)) X(SPIN_COPY, (*p = spins[o], 0)) X(SPIN_LOCK, pthread_spin_lock(p))        \
+    X(SPIN_TRYLOCK, pthread_spin_trylock(p)) X(SPIN_UNLOCK, pthread_spin_unlock(p)) X(FORK, fork_at(call))
 
 #define NUMBER(name, call) name,
 enum what { CALLS(NUMBER) COUNT };
@@ -96,7 +109,7 @@ static const char *const names[] = { CALLS(NAME) };
 
 /* A call of a thread. */
 struct call {
-    int thread, what, object, n, clock, cancelled, result, error;
+    int step, thread, what, object, n, clock, cancelled, result, error;
     struct timespec time;
 };
 
@@ -108,6 +121,7 @@ static int perform(const struct call *call)
     pthread_rwlock_t *l = rwlocks + call->object;
     pthread_cond_t *c = conds + call->object;
     sem_t *s = sems + call->object;
+    pthread_spinlock_t *p = spins + call->object;
     switch (call->what) {
 #define CASE(name, call) case name: return call;
         CALLS(CASE)
@@ -148,8 +162,11 @@ static void *work(void *pipe)
     return NULL;
 }
 
-/* What this program knows of its objects. */
-static struct mutex { int holder, count, checks; } of_mutex[OBJECTS];
+/* What this program knows of its objects. `checks`: the holder may lock it again, and no other thread may unlock it. `inconsistent`:
+   the holder before the last has ended. `lost`: no thread gets it any more. */
+static struct mutex { int holder, count, checks, robust, inherits, inconsistent, lost; } of_mutex[OBJECTS];
+static int of_spin[OBJECTS]; /* whether it is locked */
+static int in_child;
 static struct rwlock { int writer, readers[THREADS], others; } of_rwlock[OBJECTS];
 
 static int is_read(const struct rwlock *l)
@@ -160,31 +177,64 @@ static int is_read(const struct rwlock *l)
     return count;
 }
 
+/* Locks the mutex, or tries to. */
+static int takes(int what) { return what >= LOCK && what <= MTX_TIMEDLOCK; }
+static int is_held(const struct rwlock *l) { return l->writer != NOBODY || is_read(l); }
+
+/* The child of a fork: what glibc says of the parent's owners there is not compared (docs/cli.md), nor who reads and writes. */
+static int is_of_the_parents(const struct call *call)
+{
+    const struct mutex *m = of_mutex + call->object, *other = of_mutex + call->n / 1024 % OBJECTS;
+    if (call->what <= MTX_UNLOCK)
+        return m->holder != NOBODY && (m->checks || m->robust || m->inherits);
+    if (call->what <= CLOCKWAIT)
+        return other->holder != NOBODY;
+    return call->what >= RW_INIT && call->what <= RW_UNLOCK && is_held(of_rwlock + call->object);
+}
+
 static int is_permitted(const struct call *call)
 {
     struct mutex *m = of_mutex + call->object, *other = of_mutex + call->n / 1024 % OBJECTS;
     struct rwlock *l = of_rwlock + call->object, *from = of_rwlock + call->n / 1024 % OBJECTS;
     int is_mine = m->holder == call->thread, value;
+    if (in_child && (call->cancelled || call->what == FORK || is_of_the_parents(call)))
+        return 0;
+    if (takes(call->what) && m->robust && is_mine && m->inconsistent)
+        return 0;
     switch (call->what) {
+    case INIT: case MTX_INIT: case STATIC: case DESTROY: /* the kernel has a list of the robust ones that a thread holds */
+        return !m->robust || m->holder < 0;
     case COPY:
         return m->holder == NOBODY && other->holder == NOBODY;
+    case CONSISTENT: /* glibc does not look at the caller */
+        return !m->inconsistent || is_mine;
     case LOCK: case MTX_LOCK:
-        return m->holder == NOBODY || (is_mine && m->checks);
+        return m->holder == NOBODY || (m->holder == GONE && m->robust) || (is_mine && m->checks);
+    case TRYLOCK: case MTX_TRYLOCK: /* glibc 2.36 then keeps the mutex */
+        return !m->lost;
+    case MTX_TIMEDLOCK: /* its result does not tell whether it has the mutex */
+        return !(m->robust && m->holder == GONE);
     case UNLOCK: case MTX_UNLOCK:
-        return m->holder != NOBODY || m->checks;
+        return m->holder != NOBODY || m->checks || m->robust || m->inherits;
     case WAIT: case CND_WAIT: case TIMEDWAIT: case CND_TIMEDWAIT: case CLOCKWAIT:
-        if (call->cancelled && call->time.tv_sec < 0)
+        if ((call->cancelled && call->time.tv_sec < 0) || other->inconsistent)
             return 0;
         return other->holder == call->thread ? call->cancelled || call->what >= TIMEDWAIT : other->checks;
     case RW_COPY:
-        return l->writer == NOBODY && !is_read(l) && from->writer == NOBODY && !is_read(from);
+        return !is_held(l) && !is_held(from);
     case RDLOCK:
         return l->writer == NOBODY || l->writer == call->thread;
     case WRLOCK: case TIMEDWRLOCK: case CLOCKWRLOCK:
-        return l->writer == call->thread || (l->writer == NOBODY && !is_read(l));
+        return l->writer == call->thread || !is_held(l);
     case RW_UNLOCK:
         return l->writer == call->thread || (l->writer == NOBODY && l->readers[call->thread]);
-    case SEM_TIMEDWAIT: case SEM_CLOCKWAIT:
+    case SEM_CLOCKWAIT: /* with glibc no cancellation point if it need not wait */
+        return !call->cancelled || call->time.tv_nsec < 0 || call->time.tv_nsec >= 1000000000;
+    case SEM_TIMEDWAIT:
+        return !call->cancelled || call->time.tv_sec >= 0;
+    case SPIN_LOCK:
+        return !of_spin[call->object];
+    case FORK:
         return !call->cancelled;
     case SEM_WAIT:
         return sem_getvalue(sems + call->object, &value) == 0 && value > 0;
@@ -192,25 +242,43 @@ static int is_permitted(const struct call *call)
     return 1;
 }
 
+static void release(struct mutex *m)
+{
+    if (--m->count)
+        return;
+    m->holder = NOBODY;
+    m->lost = m->inconsistent;
+    m->inconsistent = 0;
+}
+
 static void note(const struct call *call)
 {
     int o = call->n / 1024 % OBJECTS, what = call->what, t = call->thread, good = !call->result;
     struct mutex *m = of_mutex + (call->result == CANCELLED ? o : call->object);
     struct rwlock *l = of_rwlock + call->object;
-    int takes = what >= LOCK && what <= MTX_TIMEDLOCK;
+    /* The holder of a robust mutex has ended, and this thread has it now. C11 has no number for that. */
+    int dies = takes(what) && m->robust && m->holder == GONE
+        && (call->result == EOWNERDEAD || ((what == MTX_LOCK || what == MTX_TRYLOCK) && call->result == thrd_error));
     if ((what == UNLOCK || what == MTX_UNLOCK) ? good
         : call->result == CANCELLED && what >= WAIT && what <= CLOCKWAIT && call->error == 0)
-        m->holder = --m->count ? m->holder : NOBODY;
-    else if (takes && good)
-        *m = (struct mutex){ t, m->holder == t ? m->count + 1 : 1, m->checks };
+        release(m);
+    else if (takes(what) && (good || dies))
+        *m = (struct mutex){ t, m->holder == t ? m->count + 1 : 1, m->checks, m->robust, m->inherits, dies, 0 };
     else if (what == INIT || what == STATIC)
-        *m = (struct mutex){ NOBODY, 0, call->n % 4 == PTHREAD_MUTEX_RECURSIVE || call->n % 4 == PTHREAD_MUTEX_ERRORCHECK };
+        *m = (struct mutex){ .holder = NOBODY,
+                             .checks = call->n % 4 == PTHREAD_MUTEX_RECURSIVE || call->n % 4 == PTHREAD_MUTEX_ERRORCHECK,
+                             .robust = what == INIT && is_robust(call->n), .inherits = what == INIT && inherits(call->n) };
     else if (what == MTX_INIT && good)
-        *m = (struct mutex){ NOBODY, 0, call->n % 6 == 1 || call->n % 6 == 3 };
+        *m = (struct mutex){ .holder = NOBODY, .checks = call->n % 6 == 1 || call->n % 6 == 3 };
     else if (what == COPY)
         *m = of_mutex[o];
     else if (what == DESTROY && good)
-        *m = (struct mutex){ NOBODY, 0, 1 }; /* glibc refuses to lock it */
+        *m = (struct mutex){ .holder = NOBODY, .checks = 1 }; /* glibc refuses to lock it */
+    else if (what == CONSISTENT && good)
+        m->inconsistent = 0;
+    else if (what >= SPIN_INIT && what <= SPIN_UNLOCK)
+        of_spin[call->object] = what == SPIN_DESTROY ? of_spin[call->object] : what == SPIN_COPY ? of_spin[o]
+            : what == SPIN_ZERO || what == SPIN_LOCK || what == SPIN_TRYLOCK;
     else if (what == RW_INIT || what == RW_STATIC || what == RW_COPY)
         *l = (struct rwlock){ .writer = NOBODY };
     else if (what >= RDLOCK && what <= CLOCKRDLOCK)
@@ -238,34 +306,73 @@ static int chance(int below)
     return (int)((state >> 33) % (unsigned long)below);
 }
 
-static void sequence(void)
+/* A call by chance. */
+static struct call any_call(int thread, int *time)
 {
     static const int clocks[] = { CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, -1, -2 };
     static const struct timespec odd[] = { { 0, 0 }, { -1, 0 }, { 1, -1 }, { LONG_MIN, 999999999 }, { 1, 1000000000 },
                                            { -5, 1000000000 }, { LONG_MAX, -1 } };
+    *time = chance(14);
+    struct call call = { .thread = thread, .what = chance(COUNT), .object = chance(OBJECTS), .n = chance(4096),
+                         .clock = clocks[chance(7)], .cancelled = chance(8) == 0 };
+    /* A condition variable may have either clock: the time is one of the clock that is behind. */
+    int either = call.what == TIMEDWAIT || call.what == CND_TIMEDWAIT;
+    call.time = *time < 7 ? odd[*time] : in_ms(either || call.clock == CLOCK_MONOTONIC ? CLOCK_MONOTONIC : CLOCK_REALTIME, 1);
+    return call;
+}
+
+static void say_call(const char *who, int step, const struct call *call, int time)
+{
+    say("%03d %s %d%s, %s(%d), n %d, clock %d, time %d: %d, error %d", step, who, call->thread, call->cancelled ? " cancelled" : "",
+        names[call->what], call->object, call->n, call->clock, time, call->result, call->error);
+}
+
+/* Forks, in a thread that makes calls. The child makes calls, too. */
+static int fork_at(const struct call *call)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        in_child = 1;
+        for (int step = 0; step < CHILD_STEPS; step++) {
+            int time;
+            struct call its = any_call(call->thread, &time);
+            if (!is_permitted(&its))
+                continue;
+            errno = ENOTTY;
+            its.result = perform(&its);
+            its.error = errno == ENOTTY ? 0 : errno;
+            note(&its);
+            say_call("child of", call->step * 1000 + step, &its, time);
+        }
+        _exit(0);
+    }
+    reap(child);
+    errno = ENOTTY;
+    return 0;
+}
+
+static void sequence(void)
+{
     state = strtoul(this_case + strlen("seed "), NULL, 10);
     OK(pipe(from));
-    for (int i = 0; i < OBJECTS; i++)
+    for (int i = 0; i < OBJECTS; i++) {
         of_mutex[i].holder = of_rwlock[i].writer = NOBODY;
+        of_spin[i] = 1;
+    }
     for (int step = 0; step < STEPS; step++) {
-        int time = chance(14);
-        struct call call = { .thread = chance(THREADS), .what = chance(COUNT), .object = chance(OBJECTS), .n = chance(4096),
-                             .clock = clocks[chance(7)], .cancelled = chance(8) == 0 }, *done;
-        /* A condition variable may have either clock: the time is one of the clock that is behind. */
-        int either = call.what == TIMEDWAIT || call.what == CND_TIMEDWAIT;
-        call.time = time < 7 ? odd[time] : in_ms(either || call.clock == CLOCK_MONOTONIC ? CLOCK_MONOTONIC : CLOCK_REALTIME, 1);
+        int time;
+        struct call call = any_call(chance(THREADS), &time), *done = &call;
+        call.step = step;
         if (!is_permitted(&call))
             continue;
         if (!threads[call.thread]) {
             OK(pipe(to[call.thread]));
             threads[call.thread] = start(work, to[call.thread]);
         }
-        done = &call;
         EQ(write(to[call.thread][1], &done, sizeof done), sizeof done);
         EQ(read(from[0], &done, sizeof done), sizeof done);
         note(&call);
-        say("%03d thread %d%s, %s(%d), n %d, clock %d, time %d: %d, error %d", step, call.thread,
-            call.cancelled ? " cancelled" : "", names[call.what], call.object, call.n, call.clock, time, call.result, call.error);
+        say_call("thread", step, &call, time);
         if (call.cancelled) {
             join(threads[call.thread]);
             threads[call.thread] = 0;

@@ -1,8 +1,10 @@
 /* A waiter that stops running keeps a lock that has been released from nobody. Each thread in turn is stopped in a
    signal handler while it waits for the lock, and the others must get it: those that waited already, those that come,
-   by lock, trylock and the timed form. Only then does it go on. */
+   by lock, trylock and the timed form. Only then does it go on. Or it never goes on, because the handler leaves the call by a
+   jump; the thread then uses the lock itself. */
 #include "check.h"
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 
 enum { WAITERS = 4, TURNS = 50 };
@@ -42,12 +44,16 @@ static const struct lock exclusive = { "mutex", mutex_lock, mutex_try, mutex_tim
 static const struct lock reader = { "read lock", read_lock, read_try, read_timed, rwlock_unlock, &rwlock };
 static const struct lock writer = { "write lock", write_lock, write_try, write_timed, rwlock_unlock, &rwlock };
 
-/* The stopped thread says so, and waits in the handler. */
+/* The stopped thread says so, and waits in the handler, or jumps. */
 static sem_t stopped, go_on;
+static int jumps;
+static __thread sigjmp_buf outside;
 static void handler(int signal)
 {
     (void)signal;
     sem_post(&stopped);
+    if (jumps)
+        siglongjmp(outside, 1);
     while (sem_wait(&go_on) != 0)
         ;
 }
@@ -56,6 +62,9 @@ static sem_t had;
 static void *wait_for(void *argument)
 {
     const struct lock *lock = argument;
+    if (sigsetjmp(outside, 1) != 0)
+        while (sem_wait(&go_on) != 0)
+            ;
     OK(lock->lock(lock->object));
     OK(lock->unlock(lock->object));
     sem_post(&had);
@@ -161,9 +170,12 @@ int main(void)
         OK(read_lock(&rwlock));
         OK(rwlock_unlock(&rwlock));
     }
-    for (int victim = 0; victim < WAITERS; victim++) {
-        stop_one(&exclusive, &exclusive, &exclusive, victim);
+    for (int turn = 0; turn < 2 * WAITERS; turn++) {
+        int victim = turn % WAITERS;
+        jumps = 0;
         stop_one_of_the_woken(victim);
+        jumps = turn >= WAITERS;
+        stop_one(&exclusive, &exclusive, &exclusive, victim);
         /* glibc's reader-writer lock counts a waiting reader in, and is handed to the first waiting writer. */
         if (!OUR_RWLOCK)
             continue;

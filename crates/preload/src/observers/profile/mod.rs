@@ -45,7 +45,7 @@
 //! Nothing here allocates, and no lock here is waited for without a bound. A signal handler may come between any two
 //! steps, and may make lock calls itself: then a count may go to another object, but the file stays valid.
 
-use crate::families::timeout::{try_in_time, try_on};
+use crate::families::timeout::try_in_time;
 use crate::families::{c11, cond};
 use crate::observers::{check, losses};
 use crate::state::abi::*;
@@ -269,10 +269,12 @@ acquiring! {
     mutex_lock(m: *mut Mutex) = |call, from| acquire(Call::of_mutex(m), from, move || TRY_MUTEX.get()(m), call);
     mutex_trylock(m: *mut Mutex) = |call, from| attempt(Call::of_mutex(m), from, call);
     mutex_timedlock(m: *mut Mutex, time: Time) =
-        |call, from| acquire(Call::of_mutex(m), from, move || BELOW.mutex_trylock.get()(m), call);
+        |call, from| acquire(Call::of_mutex(m), from, move || {
+            try_in_time(libc::CLOCK_REALTIME, time, || BELOW.mutex_trylock.get()(m))
+        }, call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) =
         |call, from| acquire(Call::of_mutex(m), from, move || {
-            try_on(clock, || BELOW.mutex_trylock.get()(m))
+            try_in_time(clock, time, || BELOW.mutex_trylock.get()(m))
         }, call);
 
     rwlock_rdlock(l: *mut RwLock) =

@@ -44,6 +44,8 @@ void latchwork_profile_cond_begin(struct sleep *);
 int latchwork_profile_cond_end(struct sleep *, int result);
 int latchwork_profile_sem_begin(struct sleep *);
 int latchwork_profile_sem_end(struct sleep *, int result);
+/* In timeout.rs. */
+_Bool latchwork_is_time(clockid_t, const struct timespec *);
 
 #define COND(call) \
     struct sleep sleep = { .object = c, .mutex = m }; \
@@ -78,10 +80,12 @@ int latchwork_profile_cnd_timedwait(cnd_t *c, mtx_t *m, const struct timespec *t
     COND(below.cnd_timedwait(c, m, time));
 }
 
-/* sem_wait is a cancellation point, whether it blocks or not. */
+/* sem_wait is a cancellation point, whether it blocks or not, but not if the time or the clock is invalid. */
 #define SEM(call, on, until) \
     struct sleep sleep = { .object = s, .clock = on, .time = until }; \
     int result; \
+    if (!latchwork_is_time(on, until)) \
+        return call; \
     pthread_testcancel(); \
     if (latchwork_profile_sem_begin(&sleep)) \
         return 0; \

@@ -22,7 +22,7 @@ use super::clocks::{Moment, both};
 use super::losses;
 use super::names::Names;
 use super::{after_first_attempt, check};
-use crate::families::timeout::{try_in_time, try_on};
+use crate::families::timeout::try_in_time;
 use crate::families::{cond, mutex};
 use crate::state::abi::*;
 use crate::state::exit::Use;
@@ -458,9 +458,9 @@ layer! {
     mutex_lock(m: *mut Mutex) -> c_int = |call| acquire(mutex_call(m), || TRY_MUTEX.get()(m), call);
     mutex_trylock(m: *mut Mutex) -> c_int = |call| attempt(mutex_call(m), call);
     mutex_timedlock(m: *mut Mutex, time: Time) -> c_int =
-        |call| acquire(mutex_call(m), || FIRST.mutex_trylock.get()(m), call);
+        |call| acquire(mutex_call(m), || try_in_time(libc::CLOCK_REALTIME, time, || FIRST.mutex_trylock.get()(m)), call);
     mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int =
-        |call| acquire(mutex_call(m), || try_on(clock, || FIRST.mutex_trylock.get()(m)), call);
+        |call| acquire(mutex_call(m), || try_in_time(clock, time, || FIRST.mutex_trylock.get()(m)), call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.addr(), call);
 
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { made(kind::RWLOCK, l.addr()); call() };
