@@ -186,7 +186,7 @@ fn skewed(class: &Class) -> Option<String> {
 /// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
 fn split(profile: &Profile, class: &Class) -> Option<String> {
     let process = &class.busiest;
-    let held_ns = class.mean_hold_ns(profile.seconds) as f64 * process.acquisitions as f64
+    let held_ns = class.mean_hold_ns(profile.seconds) as f64 * process.holds as f64
         / process.instances.max(1) as f64;
     // What is sure if the sample of the holds has more long ones than it should.
     let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
@@ -327,7 +327,7 @@ mod tests {
     /// Short sections, held most of the time, at the last threshold of each.
     fn busy(class: &mut Class) {
         class.acquisitions = 1_250_000;
-        (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
+        (class.busiest.instances, class.busiest.holds) = (1, 1_250_000);
         class.holds = holds(4_000);
         class.handover_ns = 0;
         class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
@@ -336,7 +336,7 @@ mod tests {
     fn rarely_held(class: &mut Class) {
         busy(class);
         class.acquisitions = 100_000;
-        class.busiest.acquisitions = 100_000;
+        class.busiest.holds = 100_000;
     }
 
     /// Calls that gave up are calls that waited.
@@ -399,6 +399,19 @@ mod tests {
             class.holds = holds(1_000_000);
         };
         assert_eq!(rules_of(unknown_holder), [""; 0]);
+    }
+
+    #[test]
+    fn a_nested_acquisition_is_no_hold() {
+        // Ten acquisitions for each hold, which takes 4 us: half of the time.
+        let nested = |class: &mut Class| {
+            busy(class);
+            class.nested = class.acquisitions * 9;
+            class.acquisitions *= 10;
+        };
+        let text = last_text(nested);
+        assert_eq!(text, last_text(busy));
+        assert!(text.contains("it is held 50% of the time"), "{text}");
     }
 
     #[test]
