@@ -6,7 +6,7 @@
 use super::findings::{NOTABLE, ratio};
 use super::model::{Cause, Class, Kind, OWN, Profile};
 use super::top_holders::TopHolder;
-use super::units::{count, percent, time};
+use super::units::{count, percent, things, time};
 use latchwork_console::names::GLIBC;
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
@@ -149,11 +149,11 @@ fn given_up(profile: &Profile, class: &Class) -> Option<String> {
         None => long_holder(profile, class),
     }?;
     Some(format!(
-        "{}: shorten the section of {}, which holds the lock for {} at a time: {} calls gave up at their deadlines meanwhile.",
+        "{}: shorten the section of {}, which holds the lock for {} at a time: {} gave up meanwhile, at a deadline.",
         class.name,
         holder.function,
         time(holder.at_a_time_ns()),
-        count(class.timeouts)
+        things(class.timeouts, "call")
     ))
 }
 
@@ -313,7 +313,7 @@ fn other_lock(class: &Class) -> Option<String> {
 /// Readers hold a lock of glibc without pause. Its default kind lets a new reader pass a waiting writer.
 fn starved_writers(profile: &Profile, class: &Class) -> Option<String> {
     let read_ns = class.read_hold_ns.checked_div(class.read_holds).filter(|ns| *ns > 0)?;
-    let waits = class.waits.count + class.waiting.threads;
+    let waits = class.waits.count.saturating_add(class.waiting.threads);
     let wait_ns = class.lost_ns().checked_div(waits)?;
     let readers = class.readers_mean(profile.seconds);
     let is_glibc = class.served_by.iter().any(|lock| lock == GLIBC);

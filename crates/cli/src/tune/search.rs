@@ -5,9 +5,9 @@
 //! [`NOTABLE`], and in every round, or in all rounds but one of [`MOST_ROUNDS`].
 //!
 //! All alternatives of a round are set against one run of the present state. If that run is a lucky one, all of them are behind. So
-//! the first round only drops the slower half of the alternatives, whose order does not depend on that run, and those that are far
-//! behind ([`HOPEFUL`]). After that, a lock that has been behind twice has no further round, which leaves runs for others. So few
-//! rounds prove nothing; the proof comes later, in fresh rounds.
+//! the first round drops only two kinds of alternatives: the slower half, and those that are far behind ([`HOPEFUL`]). (The order of the
+//! alternatives does not depend on the run of the present state.) After that, a lock that has been behind twice has no further round,
+//! which leaves runs for others. So few rounds prove nothing; the proof comes later, in fresh rounds.
 
 use super::classes::Tuned;
 use super::limits::Limits;
@@ -20,6 +20,7 @@ use crate::compare::verdict::{Better, NOTABLE};
 use crate::config::Defaults;
 use crate::config::resolve::recommended;
 use crate::profile::model;
+use crate::profile::units::things;
 use crate::program;
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
@@ -289,7 +290,7 @@ impl Search<'_> {
             say(&format!("{}: no runs are left to try other locks", class.name));
             return Ok(Vec::new());
         }
-        say(&format!("{}: trying {} other locks", class.name, others.len()));
+        say(&format!("{}: trying {}", class.name, things(others.len() as u64, "other lock")));
         let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, "the locks so far".into())?];
         for lock in &others {
             let mut changed = locks.to_vec();
