@@ -17,6 +17,8 @@ mod list;
 // The screen of `top` uses more of these two than its tables.
 #[cfg_attr(not(feature = "top"), allow(dead_code))]
 mod live;
+#[cfg_attr(test, allow(dead_code))]
+mod memory;
 mod predict;
 mod profile;
 mod program;

@@ -310,10 +310,12 @@ fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
     // Condition variables, semaphores and barriers are no locks.
     let kind = |class: &usize| trace.about.classes[*class].kind.as_str();
     let is_lock = |class: &&usize| matches!(kind(class), "mutex" | "rwlock" | "spin");
+    let counted = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let mut text = format!(
-        "{events} events of {} threads and {} locks in {:.3} s",
-        trace.about.threads.len(),
-        trace.about.objects.iter().filter(is_lock).count(),
+        "{} of {} and {} in {:.3} s",
+        counted(events, "event"),
+        counted(trace.about.threads.len() as u64, "thread"),
+        counted(trace.about.objects.iter().filter(is_lock).count() as u64, "lock"),
         trace.about.seconds
     );
     if dropped > 0 {
@@ -321,7 +323,11 @@ fn summary(trace: &Trace, reached: bool, lost: u64) -> String {
         text += &format!("; {dropped} more were dropped{hint}");
     }
     if trace.about.other_processes > 0 {
-        text += &format!("; {} other processes are not in it", trace.about.other_processes);
+        let (others, are) = match trace.about.other_processes {
+            1 => ("1 other process".into(), "is"),
+            many => (format!("{many} other processes"), "are"),
+        };
+        text += &format!("; {others} {are} not in it");
     }
     if lost > 0 {
         text += &format!("; not recorded: {}", files::lost_text(lost));

@@ -292,7 +292,7 @@ fn statistics() {
     setting.stats = Some("1".into());
     let text = String::from_utf8(setting.check(&program).stderr).unwrap();
     assert!(text.contains(&format!("mutex ({}):", default_mutex())), "{text}");
-    for line in ["robust mutexes", "process-shared condition variables", "priority-inheriting"] {
+    for line in ["robust mutex: ", "process-shared condition variable: ", "priority-inheriting"] {
         assert!(text.contains(line), "no {line} in\n{text}");
     }
 
@@ -335,7 +335,7 @@ fn statistics_of_readers() {
     let [fast, slow, unbiased, collisions, _, revocations, _] = numbers[..] else { panic!("{readers}") };
     assert!(fast > 0 && unbiased > 0 && revocations > 0, "{readers}");
     // One object of rwlock.c asks for preference of writers.
-    assert!(text_of_bravo.contains("rwlocks that ask for preference of writers"), "{text_of_bravo}");
+    assert!(text_of_bravo.contains("left to glibc: rwlock that prefers writers: "), "{text_of_bravo}");
     assert_eq!(slow, unbiased + collisions, "{readers}");
     assert!(!text("pf-t").contains("readers"));
 }

@@ -207,7 +207,8 @@ pub mod kind {
 pub struct Counters {
     /// Successful lock calls, for reading and for writing.
     pub acquisitions: AtomicU64,
-    /// Those of them that were for reading (rwlock). See [`kind`] for condition variables and semaphores.
+    /// Those of them that were for reading (rwlock), or that a thread made which held the recursive mutex already. See [`kind`] for
+    /// condition variables and semaphores.
     pub reads: AtomicU64,
     /// Attempts (`trylock`) that did not get the lock.
     pub failed: AtomicU64,

@@ -188,6 +188,7 @@ impl RunOptions {
             settle: self.settle,
             stop_timeout: self.stop_timeout,
             warns: true,
+            earlier: 0,
             hooks: self.hooks,
             programs: self.programs,
             signals: Signals::watch()?,

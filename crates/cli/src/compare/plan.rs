@@ -41,6 +41,8 @@ pub struct Plan {
     pub length: Length,
     /// Rounds before the measured ones.
     pub warmup: u32,
+    /// Rounds that the same candidates have had in an earlier measuring: the order of the turns goes on from there.
+    pub earlier: u32,
     pub timeout: Option<Duration>,
     /// Whether a run may exit with another status than 0.
     pub any_status: bool,

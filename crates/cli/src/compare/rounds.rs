@@ -126,7 +126,7 @@ impl Measuring<'_> {
     }
 
     fn one_round(&mut self, round: u32) -> Result<ControlFlow<()>> {
-        for index in order(round as usize, self.results.candidates.len()) {
+        for index in order((self.plan.earlier + round) as usize, self.results.candidates.len()) {
             let candidate = &self.results.candidates[index];
             if candidate.failed.is_none() {
                 self.progress.begins(&candidate.label(), round < self.plan.warmup);

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | this one | the file's content, read and checked |
 //! | [`resolve`] | from the file to the value of `LATCHWORK_LOCKS`, for the program as it is today |
+//! | [`lines`] | the line of a fault in the file |
 //! | [`elf`] | the build id and the symbols of a program's files |
 //! | [`mod@write`] | the file's text |
 
 pub mod elf;
+mod lines;
 pub mod resolve;
 pub mod write;
 
@@ -210,7 +212,8 @@ impl Config {
         if is_deep(text) {
             return Err(format!("it is nested more than {DEEPEST} levels deep"));
         }
-        let config: Self = basic_toml::from_str(text).map_err(|error| error.to_string())?;
+        let config: Self =
+            basic_toml::from_str(text).map_err(|error| lines::corrected(text, &error.to_string()))?;
         config.check()?;
         Ok(config)
     }

@@ -6,7 +6,8 @@
 use super::findings::{NOTABLE, ratio};
 use super::model::{Cause, Class, Kind, OWN, Profile};
 use super::top_holders::TopHolder;
-use super::units::{count, percent, time};
+use super::units::{count, percent, things, time};
+use latchwork_console::names::GLIBC;
 
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
 const MATTERS: f64 = 0.05;
@@ -20,6 +21,12 @@ const SHORT_NS: u64 = 5_000;
 
 /// Sections that are held longer contain a system call, a sleep or a loop over data, which may be moved out.
 const LONG_NS: u64 = 1_000_000;
+
+/// If 99 of 100 sections are so many times as short as the mean, a few long ones have most of the time.
+const OUTLIERS: u64 = 4;
+
+/// Two functions that each hold a lock for this part of the waiting may use different data.
+const SHARED: f64 = 0.2;
 
 /// A lock that is held for so much of the run makes threads wait whichever lock serves.
 const BUSY: f64 = 0.05;
@@ -78,7 +85,10 @@ pub fn advice(profile: &Profile) -> Vec<Advice> {
                 ),
             }
         }
-        if matters(class.lost_ns(), waited) {
+        if !matters(class.lost_ns(), waited) {
+        } else if let Some(text) = starved_writers(profile, class) {
+            add("lock", text);
+        } else {
             if let Some(text) = shorten(profile, class).or_else(|| given_up(profile, class)) {
                 add("shorten", text);
             }
@@ -139,11 +149,11 @@ fn given_up(profile: &Profile, class: &Class) -> Option<String> {
         None => long_holder(profile, class),
     }?;
     Some(format!(
-        "{}: shorten the section of {}, which holds the lock for {} at a time: {} calls gave up at their deadlines meanwhile.",
+        "{}: shorten the section of {}, which holds the lock for {} at a time: {} gave up meanwhile, at a deadline.",
         class.name,
         holder.function,
         time(holder.at_a_time_ns()),
-        count(class.timeouts)
+        things(class.timeouts, "call")
     ))
 }
 
@@ -154,10 +164,17 @@ fn shorten(profile: &Profile, class: &Class) -> Option<String> {
     if share < MOST || holder.at_a_time_ns() < SHORT_NS {
         return None;
     }
-    let hint = if holder.at_a_time_ns() >= LONG_NS {
-        " Sections of that length sleep, read files or walk through data: move that out of the lock."
+    let most_ns = class.holds.quantile_ns(0.99);
+    let hint = if class.holds.count > 0 && most_ns < holder.at_a_time_ns() / OUTLIERS {
+        format!(
+            " But 99 of 100 sections take at most {}: in the others the holder sleeps, or loses its CPU to another thread. If the \
+             program has more threads than CPUs, try fewer.",
+            time(most_ns)
+        )
+    } else if holder.at_a_time_ns() >= LONG_NS {
+        " Sections of that length sleep, read files or walk through data: move that out of the lock.".into()
     } else {
-        ""
+        String::new()
     };
     Some(format!(
         "{}: shorten the section of {}: it caused {} of the waiting, and holds the lock for {} at a time.{hint}",
@@ -186,8 +203,8 @@ fn skewed(class: &Class) -> Option<String> {
 /// The lock is held for much of the run by sections that each are short: more locks, each for a part of the data.
 fn split(profile: &Profile, class: &Class) -> Option<String> {
     let process = &class.busiest;
-    let held_ns = class.mean_hold_ns(profile.seconds) as f64 * process.acquisitions as f64
-        / process.instances.max(1) as f64;
+    let held_ns =
+        class.mean_hold_ns(profile.seconds) as f64 * process.holds as f64 / process.instances.max(1) as f64;
     // What is sure if the sample of the holds has more long ones than it should.
     let margin = ratio(class.holds.sampling_error_ns().margin_ns(), class.holds.mean_ns());
     let alone = alone(class);
@@ -209,13 +226,29 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     };
     Some(format!(
         "{}: split it, if its data can be: it is held {}{} of the time, and {waits}. With {parts} locks for parts of the data, \
-         about one in {} would, if all parts are used alike.",
+         about one in {} would, if all parts are used alike.{}",
         class.name,
         // A tenth is within what two digits say.
         if margin < 0.1 && alone > 0.9 { "" } else { "at least " },
         percent(busy),
-        count(one_in * parts)
+        count(one_in * parts),
+        shared(profile, class)
     ))
+}
+
+/// Two functions hold the lock while threads wait: perhaps each has data of its own.
+fn shared(profile: &Profile, class: &Class) -> String {
+    let whole = class.waits.sum_ns;
+    let mut holders = profile.holders(class, |holder| holder.caused_wait_ns).collect::<Vec<_>>();
+    holders.retain(|holder| ratio(holder.caused_wait_ns, whole) >= SHARED);
+    holders.sort_by(|first, second| first.function.cmp(&second.function));
+    match &holders[..] {
+        [first, second] => format!(
+            " If {} and {} use different data, give each a lock of its own.",
+            first.function, second.function
+        ),
+        _ => String::new(),
+    }
 }
 
 /// At least so much of the time for which holders hold a lock, one after another do. Readers hold it together: as many as were seen.
@@ -255,8 +288,8 @@ fn other_lock(class: &Class) -> Option<String> {
         && passed >= PASSED
     {
         return Some(format!(
-            "{}: the thread that releases it takes it again, {} in a hundred acquisitions are by another thread, and a waiter waits \
-             for {} on average. A lock that lets no waiter be passed over without bound ends that: {}.",
+            "{}: the thread that releases it takes it again: at most {} of a hundred acquisitions follow one of another thread, and a \
+             waiter waits for {} on average. A lock that lets no waiter be passed over without bound ends that: {}.",
             class.name,
             (100 * next.by_thread).div_ceil(next.compared),
             time(class.waits.mean_ns()),
@@ -273,6 +306,27 @@ fn other_lock(class: &Class) -> Option<String> {
             time(class.holds.mean_ns()),
             percent(handover),
             if own { "lw_any_mutex_t takes its name" } else { "latchwork compare" }
+        )
+    })
+}
+
+/// Readers hold a lock of glibc without pause. Its default kind lets a new reader pass a waiting writer.
+fn starved_writers(profile: &Profile, class: &Class) -> Option<String> {
+    let read_ns = class.read_hold_ns.checked_div(class.read_holds).filter(|ns| *ns > 0)?;
+    let waits = class.waits.count.saturating_add(class.waiting.threads);
+    let wait_ns = class.lost_ns().checked_div(waits)?;
+    let readers = class.readers_mean(profile.seconds);
+    let is_glibc = class.served_by.iter().any(|lock| lock == GLIBC);
+    // A writer that no reader may pass waits for the readers that are inside: for one section.
+    (class.kind == Kind::RwLock && is_glibc && readers >= 1.0 && wait_ns / read_ns >= PASSED).then(|| {
+        format!(
+            "{}: new readers pass waiting writers. {readers:.1} readers hold it on average, for {} at a time, and a call that waits \
+             waits for {} on average. glibc's default kind allows that without bound. Initialise the lock as \
+             PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP if no thread holds it twice, or try another: latchwork compare --rwlock \
+             bravo-2d-shfl-rw,shfl-rw.",
+            class.name,
+            time(read_ns),
+            time(wait_ns)
         )
     })
 }
@@ -327,7 +381,7 @@ mod tests {
     /// Short sections, held most of the time, at the last threshold of each.
     fn busy(class: &mut Class) {
         class.acquisitions = 1_250_000;
-        (class.busiest.instances, class.busiest.acquisitions) = (1, 1_250_000);
+        (class.busiest.instances, class.busiest.holds) = (1, 1_250_000);
         class.holds = holds(4_000);
         class.handover_ns = 0;
         class.holders.iter_mut().for_each(|holder| holder.hold_ns = holder.holds * 4_000);
@@ -336,13 +390,21 @@ mod tests {
     fn rarely_held(class: &mut Class) {
         busy(class);
         class.acquisitions = 100_000;
-        class.busiest.acquisitions = 100_000;
+        class.busiest.holds = 100_000;
     }
 
     /// Calls that gave up are calls that waited.
     fn gave_up(class: &mut Class) {
         busy(class);
         (class.contended, class.timeouts) = (2_500_000, 1_250_000);
+    }
+
+    #[test]
+    fn a_few_long_sections_are_not_the_section() {
+        let text =
+            &changed(|class| class.holds.buckets = vec![Bucket { start: 1_000, end: 1_200, count: 1 }])[0]
+                .text;
+        assert!(text.contains("But 99 of 100 sections take at most 1.1 us"), "{text}");
     }
 
     #[test]
@@ -402,10 +464,34 @@ mod tests {
     }
 
     #[test]
+    fn a_nested_acquisition_is_no_hold() {
+        // Ten acquisitions for each hold, which takes 4 us: half of the time.
+        let nested = |class: &mut Class| {
+            busy(class);
+            class.nested = class.acquisitions * 9;
+            class.acquisitions *= 10;
+        };
+        let text = last_text(nested);
+        assert_eq!(text, last_text(busy));
+        assert!(text.contains("it is held 50% of the time"), "{text}");
+    }
+
+    #[test]
     fn a_lock_that_is_held_much_is_to_be_split() {
         assert_eq!(rules_of(busy), ["split"]);
         assert_eq!(rules_of(rarely_held), [""; 0]);
         assert!(last_text(busy).contains("With 32 locks"), "{}", last_text(busy));
+        // Its parts may be known already.
+        let two = last_text(|class| {
+            busy(class);
+            for holder in &mut class.holders {
+                holder.caused_wait_ns = class.waits.sum_ns / 4;
+            }
+        });
+        assert!(
+            two.ends_with("If Cache::evict and Cache::get use different data, give each a lock of its own."),
+            "{two}"
+        );
         // What is predicted is a share of what was counted.
         let text = last_text(|class| {
             busy(class);
@@ -495,7 +581,7 @@ mod tests {
         };
         assert_eq!(rules_of(starving), ["split", "lock"]);
         let text = last_text(starving);
-        assert!(text.contains("5 in a hundred acquisitions are by another thread"), "{text}");
+        assert!(text.contains("at most 5 of a hundred acquisitions follow one of another thread"), "{text}");
         let in_turn = |class: &mut Class| {
             starving(class);
             class.successions.by_thread = 50;
@@ -508,6 +594,36 @@ mod tests {
         };
         assert_eq!(rules_of(reading), ["lock"]);
         assert!(last_text(reading).contains("90% of its holders only read"));
+        // Three readers hold it on average, for 4 us each, and a writer waits for 345 ms.
+        let starved = |class: &mut Class| {
+            reading(class);
+            (class.acquisitions, class.reads) = (7_500_100, 7_500_000);
+            class.waits.count = 100;
+            (class.read_holds, class.read_hold_ns, class.readers_max) = (1_000, 4_000_000, 4);
+            class.served_by = vec![GLIBC.into()];
+        };
+        assert_eq!(rules_of(starved), ["lock"]);
+        let text = last_text(starved);
+        assert!(
+            text.contains("3.0 readers hold it on average, for 4.0 us at a time") && text.contains("346 ms"),
+            "{text}"
+        );
+        // A writer that waits for the readers inside, a lock that is free at times, and one of latchwork.
+        let served = last_text(|class| {
+            starved(class);
+            class.waits.count = 1_000_000;
+        });
+        let paused = last_text(|class| {
+            starved(class);
+            class.reads = 2_400_000;
+        });
+        let other = last_text(|class| {
+            starved(class);
+            class.served_by = vec!["shfl-rw".into()];
+        });
+        for text in [served, paused, other] {
+            assert!(!text.contains("pass waiting writers"), "{text}");
+        }
         let writing = |class: &mut Class| {
             reading(class);
             class.reads = 60_000;

@@ -75,6 +75,7 @@ impl Recordings {
         };
         let absolute = parent.canonicalize().map_err(fail)?;
         let pipe = WithoutSigpipe::new();
+        check_descriptors()?;
         remove_abandoned(&absolute);
         for number in 0.. {
             let path = absolute.join(format!("{TEMPORARY}{}-{number}", process::id()));
@@ -133,6 +134,20 @@ impl Recordings {
             directory.display()
         )))
     }
+}
+
+/// So many files more are open at most while a directory is filled, read and removed.
+const DESCRIPTORS: usize = 8;
+
+/// Fails if so many files cannot be opened. With fewer the directory would stay: to remove it takes descriptors.
+fn check_descriptors() -> Result<()> {
+    let opened: io::Result<Vec<File>> = (0..DESCRIPTORS).map(|_| File::open("/")).collect();
+    let failed = |error| {
+        Failure::new(format!(
+            "{error}: latchwork opens up to {DESCRIPTORS} files more. Raise the limit on open files (ulimit -n)"
+        ))
+    };
+    opened.map(drop).map_err(failed)
 }
 
 /// `TMPDIR`, or `/tmp` where that is unset or empty.

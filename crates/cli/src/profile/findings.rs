@@ -184,8 +184,8 @@ fn still_waiting(profile: &Profile) -> Option<String> {
         _ => " If they wait for each other, they wait for ever: a deadlock.",
     };
     Some(format!(
-        "At the end {} still waited for {} ({}), one since {}.{perhaps}",
-        if threads == 1 { "a thread".into() } else { format!("{} threads", count(threads)) },
+        "At the end {} still waited for {} ({}), one of them for {}.{perhaps}",
+        if threads == 1 { "a thread".into() } else { units::things(threads, "thread") },
         if threads == 1 { "a lock" } else { "locks" },
         locks.join(", "),
         time(longest_ns)
@@ -307,7 +307,7 @@ mod tests {
             verdict(&profile)[0],
             format!(
                 "At the end 3 threads still waited for locks (2 for cache.mutex_ at Cache::evict (cache.cc:120), 1 for \
-                 {name} at Cache::put (cache.cc:64)), one since 3.9 s. If they wait for each other, they wait for ever: a \
+                 {name} at Cache::put (cache.cc:64)), one of them for 3.9 s. If they wait for each other, they wait for ever: a \
                  deadlock."
             )
         );

@@ -281,11 +281,13 @@ impl Joiner {
         // Several classes of a process may have one name.
         let of_process = self.of_process.entry(number).or_default();
         of_process.instances += class.instances;
-        of_process.acquisitions += from.acquisitions;
+        let (reads, nested) = if kind == model::Kind::RwLock { (from.reads, 0) } else { (0, from.reads) };
+        of_process.holds += from.acquisitions.saturating_sub(nested);
         of_process.wait_ns += from.wait_nanos;
         of_process.longest_instance_ns = of_process.longest_instance_ns.max(objects().max().unwrap_or(0));
         into.acquisitions += from.acquisitions;
-        into.reads += from.reads;
+        into.reads += reads;
+        into.nested += nested;
         into.contended += from.contended;
         into.failed_tries += from.failed;
         into.timeouts += from.timeouts;

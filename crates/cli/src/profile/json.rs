@@ -60,6 +60,7 @@ fn one_lock(profile: &Profile, class: &Class) -> Value {
         "instances": class.instances,
         "acquisitions": class.acquisitions,
         "reads": class.reads,
+        "nested": class.nested,
         "read_share": findings::ratio(class.reads, class.acquisitions),
         "contended": class.contended,
         "failed_tries": class.failed_tries,

@@ -152,6 +152,8 @@ pub struct Class {
     pub acquisitions: u64,
     /// Acquisitions for reading, among these.
     pub reads: u64,
+    /// Acquisitions of a recursive mutex by a thread that held it already, among these. None of them is a hold of its own, or waits.
+    pub nested: u64,
     /// Of [`Class::calls`], those that had to wait.
     pub contended: u64,
     /// `trylock` calls that did not get the lock.
@@ -221,7 +223,8 @@ impl Unfinished {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfProcess {
     pub instances: u64,
-    pub acquisitions: u64,
+    /// Acquisitions without nested ones.
+    pub holds: u64,
     pub wait_ns: u64,
     /// The time waited for the lock with the longest waiting.
     pub longest_instance_ns: u64,
@@ -277,15 +280,14 @@ impl Class {
 
     /// Calls that asked for a lock of the class and could wait for it: those that got it, and those that gave up at a deadline.
     pub fn calls(&self) -> u64 {
-        self.acquisitions.saturating_add(self.timeouts)
+        self.acquisitions.saturating_sub(self.nested).saturating_add(self.timeouts)
     }
 
     /// How long a thread holds a lock of the class on average, in a run of so many seconds. A few sampled holds that are very long can
     /// make the estimate larger than is possible.
     pub fn mean_hold_ns(&self, seconds: f64) -> u64 {
         let (mean, at_once) = (self.holds.mean_ns(), self.at_once());
-        // A recursive mutex is held once for several acquisitions.
-        let holds = self.acquisitions.min(self.holds.count);
+        let holds = self.acquisitions.saturating_sub(self.nested).min(self.holds.count);
         if at_once == 0 || holds == 0 {
             return mean;
         }

@@ -37,7 +37,7 @@ pub fn profile() -> Profile {
         instance_wait_ns: vec![first - 2 * S, S, S],
         busiest: OfProcess {
             instances: 3,
-            acquisitions: 10_000,
+            holds: 10_000,
             wait_ns: first,
             longest_instance_ns: first - 2 * S,
         },
@@ -105,12 +105,7 @@ pub fn profile() -> Profile {
         kind: Kind::RwLock,
         instances: 1,
         instance_wait_ns: vec![second],
-        busiest: OfProcess {
-            instances: 1,
-            acquisitions: 1_000_000,
-            wait_ns: second,
-            longest_instance_ns: second,
-        },
+        busiest: OfProcess { instances: 1, holds: 1_000_000, wait_ns: second, longest_instance_ns: second },
         acquisitions: 1_000_000,
         reads: 970_000,
         contended: 2_000,

@@ -5,6 +5,7 @@ use super::findings::{self, ratio};
 use super::model::{Class, Condition, Error, Kind, Pair, Profile, Unfinished};
 use super::units::{self, bytes, count, percent, things, time};
 use latchwork_console::table::{self, right};
+use std::collections::BTreeSet;
 
 /// Lines of each table. The other reports have all.
 const LINES: usize = 10;
@@ -195,7 +196,9 @@ fn conditions(profile: &Profile) -> String {
 
 fn cost(profile: &Profile) -> String {
     let overhead = &profile.overhead;
-    let processes = match profile.processes.len() {
+    // A process that executes another program has several recordings.
+    let processes: BTreeSet<u32> = profile.processes.iter().map(|process| process.pid).collect();
+    let processes = match processes.len() {
         1 => String::new(),
         many => format!(" in {many} processes"),
     };

@@ -76,7 +76,7 @@ impl Profile {
     }
 
     /// The functions that hold locks of the class. `weight`: what a stack's holds count for in [`TopHolder::at_a_time_ns`].
-    fn holders(&self, class: &Class, weight: fn(&Holder) -> u64) -> impl Iterator<Item = TopHolder> {
+    pub fn holders(&self, class: &Class, weight: fn(&Holder) -> u64) -> impl Iterator<Item = TopHolder> {
         let mut sums: HashMap<String, TopHolder> = HashMap::new();
         for holder in &class.holders {
             let function = self.function(holder.stack);

@@ -22,6 +22,7 @@ use crate::compare::plan::{Length, Plan};
 use crate::compare::rounds;
 use crate::profile::files::{self, Recordings};
 use crate::profile::join;
+use crate::profile::units::things;
 use crate::unseen::OTHER_LOCKS;
 use crate::{program, run};
 use clap::{Args, ValueHint};
@@ -132,7 +133,7 @@ fn steps(options: Options) -> Step<i32> {
     say(&match tuned.calls {
         0 => format!("the program called no pthread lock ({OTHER_LOCKS})"),
         _ => {
-            format!("{} of {} classes of locks are worth tuning", tuned.classes.len(), tuned.all)
+            format!("worth tuning: {} of {} of locks", tuned.classes.len(), things(tuned.all as u64, "class"))
         }
     });
     for class in &tuned.classes {

@@ -1,9 +1,13 @@
 //! The search: first the best single pair for all locks, then other locks for one class after the other.
 //!
 //! Each step is a comparison of its own: the present state and its alternatives in interleaved rounds, each run set against the
-//! run of the present state in the same round. A class moves to another lock if that was ahead in every round, by more than
-//! [`NOTABLE`]. So a lock that is behind in the first round has no further one, which leaves runs for others. So few rounds prove
-//! nothing; the proof comes later, in fresh rounds.
+//! run of the present state in the same round. A class moves to another lock if that was ahead in the median, by more than
+//! [`NOTABLE`], and in every round, or in all rounds but one of [`MOST_ROUNDS`].
+//!
+//! All alternatives of a round are set against one run of the present state. If that run is a lucky one, all of them are behind. So
+//! the first round drops only two kinds of alternatives: the slower half, and those that are far behind ([`HOPEFUL`]). (The order of the
+//! alternatives does not depend on the run of the present state.) After that, a lock that has been behind twice has no further round,
+//! which leaves runs for others. So few rounds prove nothing; the proof comes later, in fresh rounds.
 
 use super::classes::Tuned;
 use super::limits::Limits;
@@ -16,6 +20,7 @@ use crate::compare::verdict::{Better, NOTABLE};
 use crate::config::Defaults;
 use crate::config::resolve::recommended;
 use crate::profile::model;
+use crate::profile::units::things;
 use crate::program;
 use latchwork::registry::Kind;
 use latchwork_console::failure::{Failure, Result};
@@ -27,7 +32,8 @@ use std::time::Duration;
 const PAIR_ROUNDS: u32 = 3;
 /// The most rounds for a class.
 const MOST_ROUNDS: u32 = 4;
-/// A pair that has less than this part of the best one's gain in the first round has no further one.
+/// The first round drops a pair that has less than this part of the best one's gain, and a class's lock that has less than this part of
+/// the present one's throughput.
 const HOPEFUL: f64 = 0.7;
 
 /// What the search gives.
@@ -173,10 +179,14 @@ impl Search<'_> {
             let Candidate { choice, locks, slowest, .. } = &candidates[at];
             Candidate { locks: locks.clone(), slowest: *slowest, ..Candidate::new(choice.clone()) }
         };
-        let measured = self.measure(all().map(again).collect(), rounds, 0)?;
+        let before = candidates[0].runs.len() as u32;
+        self.plan.earlier = before;
+        let measured = self.measure(all().map(again).collect(), rounds, 0);
+        self.plan.earlier = 0;
+        let measured = measured?;
         for (at, more) in all().zip(measured) {
             let candidate = &mut candidates[at];
-            candidate.runs.extend(more.runs.into_iter().map(|(round, run)| (round + 1, run)));
+            candidate.runs.extend(more.runs.into_iter().map(|(round, run)| (round + before, run)));
             (candidate.failed, candidate.slowest) = (more.failed, more.slowest);
         }
         Ok(())
@@ -261,7 +271,7 @@ impl Search<'_> {
         Some(why)
     }
 
-    /// Tries the locks of a class, in at most so many runs: all of them in one round, and those that are ahead there in more rounds.
+    /// Tries the locks of a class, in at most so many runs: all of them in one round, and the better half in more rounds.
     fn class(
         &mut self,
         pair: &Choice,
@@ -280,7 +290,7 @@ impl Search<'_> {
             say(&format!("{}: no runs are left to try other locks", class.name));
             return Ok(Vec::new());
         }
-        say(&format!("{}: trying {} other locks", class.name, others.len()));
+        say(&format!("{}: trying {}", class.name, things(others.len() as u64, "other lock")));
         let mut candidates = vec![candidate(self.plan, self.tuned, pair, locks, "the locks so far".into())?];
         for lock in &others {
             let mut changed = locks.to_vec();
@@ -289,24 +299,24 @@ impl Search<'_> {
         }
         let mut measured = self.measure(candidates, 1, 0)?;
         let deciding = self.plan.deciding();
-        let ahead = |measured: &[Candidate], at: usize| {
-            let ratios = measured[at].ratios(&measured[0], deciding);
-            measured[at].failed.is_none()
-                && !ratios.is_empty()
-                && ratios.iter().all(|ratio| gain(*ratio) > 1.0)
+        let gains = |measured: &[Candidate], at: usize, limits: &Limits| -> Vec<f64> {
+            let candidate = &measured[at];
+            if candidate.failed.is_some() || limits.exceeded(candidate).is_some() {
+                return Vec::new();
+            }
+            candidate.ratios(&measured[0], deciding).into_iter().map(gain).collect()
         };
-        let gained = |measured: &[Candidate], at: usize| {
-            ratio(self.plan, &measured[at], &measured[0]).map_or(0.0, gain)
-        };
-        let mut remaining: Vec<usize> = (1..measured.len())
-            .filter(|at| self.limits.exceeded(&measured[*at]).is_none() && ahead(&measured, *at))
-            .collect();
-        remaining.sort_by(|a, b| gained(&measured, *b).total_cmp(&gained(&measured, *a)));
-        let left = (runs as usize).saturating_sub(measured.len());
-        remaining.truncate(left.saturating_sub(1));
-        if !remaining.is_empty() {
-            let rounds = (left / (remaining.len() + 1)).clamp(1, MOST_ROUNDS as usize - 1) as u32;
-            self.more_rounds(&mut measured, &remaining, rounds)?;
+        let mut left = (runs as usize).saturating_sub(measured.len());
+        let mut remaining =
+            hopeful(&(1..measured.len()).map(|at| gains(&measured, at, self.limits)).collect::<Vec<_>>());
+        for _ in 1..MOST_ROUNDS {
+            remaining.truncate(left.saturating_sub(1));
+            if remaining.is_empty() {
+                break;
+            }
+            self.more_rounds(&mut measured, &remaining, 1)?;
+            left -= remaining.len() + 1;
+            remaining.retain(|at| may_be_ahead(&gains(&measured, *at, self.limits)));
         }
         let trial = |(lock, candidate): (&&String, &Candidate)| Trial {
             lock: (*lock).clone(),
@@ -315,14 +325,11 @@ impl Search<'_> {
             rounds: candidate.runs.len() as u32,
         };
         let trials: Vec<Trial> = others.iter().zip(&measured[1..]).map(trial).collect();
-        let gained = |at: usize| ratio(self.plan, &measured[at], &measured[0]).map_or(0.0, gain);
-        let best = remaining
-            .into_iter()
-            .filter(|at| {
-                trials[at - 1].exceeds.is_none() && gained(*at) > 1.0 + NOTABLE && ahead(&measured, *at)
-            })
-            .max_by(|a, b| gained(*a).total_cmp(&gained(*b)));
-        if let Some(best) = best {
+        let ahead = remaining.into_iter().map(|at| (at, gains(&measured, at, self.limits)));
+        let best = ahead
+            .filter(|(_, gains)| is_ahead(gains))
+            .max_by(|(_, first), (_, second)| median(first).total_cmp(&median(second)));
+        if let Some((best, _)) = best {
             let trial = &trials[best - 1];
             say(&format!("  {} is ahead: {:.2} times", trial.lock, trial.ratio.unwrap_or(1.0)));
             locks[number].clone_from(&trial.lock);
@@ -331,8 +338,54 @@ impl Search<'_> {
     }
 }
 
+/// Which locks of a class have a second round, the best first, by their gains in the first one. The present lock is number 0.
+fn hopeful(gains: &[Vec<f64>]) -> Vec<usize> {
+    let first = |at: &usize| gains[at - 1].first().copied().unwrap_or(0.0);
+    let mut all: Vec<usize> = (1..=gains.len()).filter(|at| first(at) > 0.0).collect();
+    all.sort_by(|a, b| first(b).total_cmp(&first(a)));
+    all.truncate(gains.len().div_ceil(2));
+    all.retain(|at| first(at) >= HOPEFUL);
+    all
+}
+
+/// In how many rounds a lock was not ahead of the present one.
+fn behind(gains: &[f64]) -> usize {
+    gains.iter().filter(|gain| **gain <= 1.0).count()
+}
+
+/// Whether a lock with these gains can still be chosen.
+fn may_be_ahead(gains: &[f64]) -> bool {
+    !gains.is_empty() && behind(gains) <= 1
+}
+
+/// Whether a lock with these gains is better than the present one. A single bad round counts only where there are few.
+fn is_ahead(gains: &[f64]) -> bool {
+    let allowed = usize::from(gains.len() >= MOST_ROUNDS as usize);
+    !gains.is_empty() && behind(gains) <= allowed && median(gains) > 1.0 + NOTABLE
+}
+
 /// The median ratio of a candidate to another.
 fn ratio(plan: &Plan, candidate: &Candidate, to: &Candidate) -> Option<f64> {
     let ratios = candidate.ratios(to, plan.deciding());
     (candidate.failed.is_none() && !ratios.is_empty()).then(|| median(&ratios))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock that is 10% better than the present one, which had a lucky run in the first round.
+    #[test]
+    fn one_lucky_run_of_the_present_lock_decides_nothing() {
+        let first = [0.95, 0.9, 0.85, 0.5].map(|gain| vec![gain]);
+        assert_eq!(hopeful(&first), [1, 2]);
+        assert!(may_be_ahead(&first[0]) && !is_ahead(&first[0]));
+        assert!(is_ahead(&[0.95, 1.1, 1.12, 1.08]));
+        // What is far behind, what failed, and what is behind twice.
+        assert_eq!(hopeful(&[vec![0.69], Vec::new(), Vec::new()]), [0; 0]);
+        assert!(!may_be_ahead(&[]) && !may_be_ahead(&[0.95, 0.99]));
+        // Too few rounds to pass over one of them, and too little.
+        assert!(is_ahead(&[1.1, 1.2]) && !is_ahead(&[0.99, 1.2, 1.2]));
+        assert!(!is_ahead(&[1.02, 1.03, 1.03, 1.5]) && !is_ahead(&[]));
+    }
 }

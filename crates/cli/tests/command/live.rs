@@ -185,6 +185,22 @@ fn a_limit_on_threads_is_named() {
     running.end();
 }
 
+/// With little memory the observer says what it lacks, and does not abort.
+#[test]
+fn a_limit_on_memory_is_named() {
+    let (_directory, running) = busy("live-no-memory");
+    for megabytes in (20..80).step_by(12) {
+        let mut command = latchwork();
+        command.args(["top", "--once", "--interval", "0.1"]).arg(running.pid());
+        limit(&mut command, libc::RLIMIT_AS, megabytes << 20);
+        let output = command.output().unwrap();
+        let text = stderr(&output);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{megabytes} MiB: {}, {text}", output.status);
+        assert!(!text.contains("memory allocation of"), "{megabytes} MiB: {text}");
+    }
+    running.end();
+}
+
 /// With few descriptors the observer cannot look at the process. It must not say that the process is gone, or that it blocks a signal.
 #[test]
 fn a_limit_on_descriptors_is_named() {

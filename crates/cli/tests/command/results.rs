@@ -205,6 +205,29 @@ fn two_results_need_two_files() {
     assert!(stderr(&output).contains("not-there: No such file"), "{}", stderr(&output));
 }
 
+/// With few descriptors a directory could be made, and not be removed.
+#[test]
+fn a_limit_on_files_leaves_no_directory() {
+    let directory = scratch("results-descriptors");
+    for words in [&["profile", "--"][..], &["record", "-o", "trace.lw", "--"], &["check", "--"]] {
+        for most in 5..12 {
+            let mut command = latchwork();
+            command.args(words).arg("/bin/true").current_dir(&directory).env("TMPDIR", &directory);
+            limit(&mut command, libc::RLIMIT_NOFILE, most);
+            let output = command.output().unwrap();
+            let text = stderr(&output);
+            assert!(text.contains("(ulimit -n)") || most == 11, "{words:?}, {most}: {text}");
+            let left: Vec<_> = fs::read_dir(&directory)
+                .unwrap()
+                .flatten()
+                .map(|entry| entry.file_name())
+                .filter(|name| name.to_string_lossy().starts_with("latchwork-profile-"))
+                .collect();
+            assert!(left.is_empty(), "{words:?}, {most}: {left:?}");
+        }
+    }
+}
+
 /// What keeps a program from being recorded is named, and nothing else.
 #[test]
 fn a_limit_on_memory_is_named() {

@@ -8,7 +8,7 @@ use crate::state::counters::{self, FAMILIES, Family, REASONS};
 use crate::state::line::Line;
 use crate::state::log::Log;
 use crate::state::stderr;
-use core::fmt::Write;
+use core::fmt::{self, Display, Formatter, Write};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::rwlock::RawRwLock;
@@ -25,19 +25,29 @@ const NAMES: [(Family, &str); FAMILIES] = [
     (Family::Sem, "semaphore"),
 ];
 
-/// The reasons, in the order of [`Reason`](counters::Reason): the name in JSON, and what the text calls the objects.
+/// The reasons, in the order of [`Reason`](counters::Reason): the name in JSON, and what the text calls an object.
 const REASON_NAMES: [(&str, &str); REASONS] = [
-    ("mutex_robust", "robust mutexes"),
-    ("mutex_priority", "priority-inheriting or -protected mutexes"),
-    ("mutex_shared", "process-shared mutexes"),
-    ("rwlock_shared", "process-shared rwlocks"),
-    ("condvar_shared", "process-shared condition variables"),
-    ("semaphore_shared", "process-shared semaphores"),
-    ("spin_shared", "process-shared spin locks"),
-    ("rwlock_prefers_writers", "rwlocks that ask for preference of writers"),
-    ("mutex_choice", "mutexes that are left to it, by choice or since before set-up"),
-    ("rwlock_choice", "rwlocks that are left to it, by choice or since before set-up"),
+    ("mutex_robust", "robust mutex"),
+    ("mutex_priority", "priority-inheriting or -protected mutex"),
+    ("mutex_shared", "process-shared mutex"),
+    ("rwlock_shared", "process-shared rwlock"),
+    ("condvar_shared", "process-shared condition variable"),
+    ("semaphore_shared", "process-shared semaphore"),
+    ("spin_shared", "process-shared spin lock"),
+    ("rwlock_prefers_writers", "rwlock that prefers writers"),
+    ("mutex_choice", "mutex, by --config or because it was used before the library was ready"),
+    ("rwlock_choice", "rwlock, by --config or because it was used before the library was ready"),
 ];
+
+/// So many things: `1 call`, `2 calls`.
+struct Things(u64, &'static str);
+
+impl Display for Things {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        let Things(number, what) = *self;
+        write!(out, "{number} {what}{}", if number == 1 { "" } else { "s" })
+    }
+}
 
 /// Where the report goes as JSON. If there is none, it goes to stderr, as text.
 static LOG: Log = Log::new("statistics");
@@ -164,13 +174,15 @@ fn text() -> Line {
     for (family, name) in NAMES {
         let Some(lock) = served_by(family) else { continue };
         let [objects, calls, contended] = counters::of(family);
-        let last = if family == Family::Cond { "waits" } else { "contended" };
-        let _ = writeln!(
-            out,
-            "latchwork[{pid}]: {name} ({lock}): {objects} objects, {calls} calls, {contended} {last}"
-        );
+        let (objects, calls) = (Things(objects, "object"), Things(calls, "call"));
+        let _ = write!(out, "latchwork[{pid}]: {name} ({lock}): {objects}, {calls}, ");
+        let _ = match family {
+            Family::Cond => writeln!(out, "{}", Things(contended, "wait")),
+            _ => writeln!(out, "{contended} had to wait"),
+        };
         chosen(family, |lock, objects| {
-            let _ = writeln!(out, "latchwork[{pid}]: {name}: {lock} was chosen for {objects} objects");
+            let objects = Things(objects, "object");
+            let _ = writeln!(out, "latchwork[{pid}]: {name}: {lock} serves {objects}");
         });
         if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
             readers(family, lock)
@@ -178,8 +190,9 @@ fn text() -> Line {
             let _ = writeln!(
                 out,
                 "latchwork[{pid}]: {name} readers: {fast} fast, {} slow ({unbiased} without bias, {collisions} \
-                 without a free slot), {in_vain} slots filled in vain; {revocations} revocations in {} us",
+                 without a free slot), {in_vain} left a slot because a writer had ended the bias; {} in {} us",
                 unbiased + collisions,
+                Things(revocations, "revocation"),
                 revoking / 1000
             );
         }
@@ -187,7 +200,12 @@ fn text() -> Line {
     for (reason, (_, name)) in REASON_NAMES.iter().enumerate() {
         let [objects, calls] = counters::to_glibc(reason);
         if objects + calls != 0 {
-            let _ = writeln!(out, "latchwork[{pid}]: to glibc: {objects} {name}, {calls} calls");
+            let _ = writeln!(
+                out,
+                "latchwork[{pid}]: left to glibc: {name}: {}, {}",
+                Things(objects, "object"),
+                Things(calls, "call")
+            );
         }
     }
     out

@@ -1002,8 +1002,8 @@ static void counts(void)
         pthread_mutex_unlock(&recursive);
     }
     pthread_mutex_destroy(&recursive);
-    printf("count %d acquisitions\ncount %d reads\ncount %d failed\ntime %lu longest\n", 40000 + 1 + 3 + 40000, 40000,
-           40000, longest);
+    printf("count %d acquisitions\ncount %d reads\ncount %d nested\ncount %d failed\ntime %lu longest\n",
+           40000 + 1 + 3 + 40000, 40000, 2, 40000, longest);
     fflush(stdout);
 }
 

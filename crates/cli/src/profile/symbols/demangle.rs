@@ -30,9 +30,36 @@ fn cpp(name: &str) -> Option<String> {
     if !name.starts_with("_Z") {
         return None;
     }
-    let symbol = Symbol::new_with_options(name, &ParseOptions::default()).ok()?;
+    let (name, replaced) = in_ascii(name);
+    let symbol = Symbol::new_with_options(name.as_bytes(), &ParseOptions::default()).ok()?;
     let options = DemangleOptions::new().no_params().no_return_type();
-    symbol.demangle_with_options(&options).ok().map(|text| text.replace("[abi:cxx11]", ""))
+    let mut text = symbol.demangle_with_options(&options).ok()?.replace("[abi:cxx11]", "");
+    for (placeholder, identifier) in replaced {
+        text = text.replace(&placeholder, &identifier);
+    }
+    Some(text)
+}
+
+/// A C++ name with other identifiers in place of those that are not ASCII, which the library does not take: what was put in, and for what.
+/// An identifier follows the number of its bytes.
+fn in_ascii(name: &str) -> (String, Vec<(String, String)>) {
+    let (mut name, mut replaced) = (name.to_owned(), Vec::new());
+    while let Some(at) = name.bytes().position(|byte| !byte.is_ascii()) {
+        let before = &name[..at];
+        let Some(digits) = before.rfind(|char: char| char.is_ascii_digit()) else { break };
+        let start = before[..=digits].trim_end_matches(|char: char| char.is_ascii_digit()).len();
+        let end =
+            name[start..=digits].parse().ok().and_then(|length: usize| (digits + 1).checked_add(length));
+        let Some(identifier) = end.filter(|end| *end > at).and_then(|end| name.get(digits + 1..end)) else {
+            break;
+        };
+        // No program has such a name, and none of these begins another one.
+        let placeholder = format!("Latchwork_{:04}_", replaced.len());
+        let numbered = format!("{}{placeholder}", placeholder.len());
+        replaced.push((placeholder, identifier.to_owned()));
+        name.replace_range(start..digits + 1 + replaced[replaced.len() - 1].1.len(), &numbered);
+    }
+    (name, replaced)
 }
 
 /// Leaves out what stands in the outermost `<...>` of a long name.
@@ -79,6 +106,8 @@ mod tests {
                 "leveldb::DBImpl::Get",
             ),
             ("_ZNSt10lock_guardISt5mutexEC2ERS0_", "std::lock_guard<std::mutex>::lock_guard"),
+            ("_ZN15Größentabelle9einfügenEi", "Größentabelle::einfügen"),
+            ("_ZZ4instILi87EER15GrößentabellevE1t", "inst<87>()::t"),
             ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
             (
                 "_ZN3std4sync5mutex14Mutex$LT$T$GT$4lock17h0123456789abcdefE",

@@ -208,6 +208,7 @@ pub(super) unsafe fn acquired(
     // SAFETY: the caller's object is live.
     let (recursive, nested) = unsafe { (call.is_recursive(), call.is_nested()) };
     if nested {
+        bump_short(&entry.reads);
         return;
     }
     entry.depth.store(if recursive { RECURSIVE } else { call.depth() }, Relaxed);

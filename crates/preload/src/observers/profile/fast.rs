@@ -101,7 +101,8 @@ pub(super) fn entry(address: usize) -> Option<&'static Entry> {
 #[inline(always)]
 pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
     if nested {
-        return bump(&entry.acquisitions);
+        bump(&entry.acquisitions);
+        return bump_short(&entry.reads);
     }
     if let Some(local) = threads::known(Current::get()) {
         local.countdown = local.countdown.saturating_sub(1);
