@@ -26,8 +26,8 @@ fn thorough() -> bool {
     std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
 }
 
-/// A seed besides the usual ones, from which some tests run for a little longer, if `LATCHWORK_SEED` says one. In CI it is
-/// another one every time.
+/// A seed besides the usual ones, from which some tests run for a little longer, if `LATCHWORK_SEED` says one. In CI
+/// each commit has another one.
 fn fresh_seed() -> Option<u64> {
     std::env::var("LATCHWORK_SEED").ok().map(|seed| seed.parse().expect("a number, the seed"))
 }
