@@ -14,10 +14,9 @@ const MICRO: u64 = 1000;
 const MILLI: u64 = 1000 * MICRO;
 
 /// Nanoseconds between the points at which the reader and the writer are suspended: less than an atomic instruction
-/// takes, and than the writer needs to look for readers. `LATCHWORK_THOROUGH`, which CI sets, has points that are closer.
-fn steps() -> (usize, usize) {
-    if crate::thorough() { (2, 10) } else { (4, 20) }
-}
+/// takes, and than the writer needs to look for readers.
+const READER_STEP: usize = 4;
+const WRITER_STEP: usize = 20;
 
 /// Nanoseconds after which an attempt that is not suspended has ended.
 const LONGEST: u64 = 300;
@@ -76,9 +75,8 @@ fn client<R: RawRwLock<Machine = Sim>>(reader: u64, writer: u64) -> Result<(), E
 
 #[test]
 fn attempts_take_nobodys_wakeup() {
-    let (reader_step, writer_step) = steps();
-    for reader in (0..LONGEST).step_by(reader_step) {
-        for writer in (0..LONGEST).step_by(writer_step) {
+    for reader in (0..LONGEST).step_by(READER_STEP) {
+        for writer in (0..LONGEST).step_by(WRITER_STEP) {
             if let Err(error) = client::<RawShflRw<Sim>>(reader, writer) {
                 panic!("suspended after {reader} and {writer} ns: {error}");
             }

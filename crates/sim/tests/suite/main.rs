@@ -21,11 +21,6 @@ mod rowless;
 mod suspended;
 mod turns;
 
-/// Whether what takes longest was asked for. CI does.
-fn thorough() -> bool {
-    std::env::var_os("LATCHWORK_THOROUGH").is_some_and(|value| value != "0")
-}
-
 /// A seed besides the usual ones, from which some tests run for a little longer, if `LATCHWORK_SEED` says one. In CI
 /// each commit has another one.
 fn fresh_seed() -> Option<u64> {

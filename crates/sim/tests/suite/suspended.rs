@@ -18,8 +18,7 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 
 fn seeds() -> u64 {
-    let usual = if crate::thorough() { 300 } else { 150 };
-    std::env::var("LATCHWORK_SIM_SEEDS").map_or(usual, |n| n.parse().expect("a number of seeds"))
+    std::env::var("LATCHWORK_SIM_SEEDS").map_or(150, |n| n.parse().expect("a number of seeds"))
 }
 
 /// How many seeds are tried from a fresh one on.
