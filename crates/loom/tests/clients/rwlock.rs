@@ -257,25 +257,6 @@ fn readers_in_company() {
     ));
 }
 
-/// Two readers and a writer; up to 2 preemptions, or 1 where waiters also go to sleep (none every day with shfl-rw). None with
-/// BRAVO over such a lock: without a bias all three use the underlying lock, which has its own turn with 1.
-#[test]
-fn two_readers_and_writer() {
-    fn model<R: RawRwLock>() -> Model {
-        Model::new(match (R::INFO.blocking, is_bravo::<R>()) {
-            (true, true) => 0,
-            (true, false) if is_large::<R>() => one_fewer_daily(1),
-            (true, false) => 1,
-            (false, _) => 2,
-        })
-    }
-    for_each_rwlock!(R => model::<R>().check(
-        Shared::<R>::new,
-        &[reads, reads, writes],
-        free_after::<R, 1>
-    ));
-}
-
 /// An attempt to read beside a reader that stays inside, while another reader comes: that one may queue behind the attempt, which
 /// must let it in. Up to 2 preemptions.
 #[test]
