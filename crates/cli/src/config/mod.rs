@@ -4,12 +4,10 @@
 //! |---|---|
 //! | this one | the file's content, read and checked |
 //! | [`resolve`] | from the file to the value of `LATCHWORK_LOCKS`, for the program as it is today |
-//! | [`lines`] | the line of a fault in the file |
 //! | [`elf`] | the build id and the symbols of a program's files |
 //! | [`mod@write`] | the file's text |
 
 pub mod elf;
-mod lines;
 pub mod resolve;
 pub mod write;
 
@@ -38,36 +36,8 @@ pub fn read_small(file: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The deepest nesting of a file that is parsed. The form itself takes three levels. The parser calls itself for each level, and
-/// keeps all prefixes of a key with dots.
-const DEEPEST: usize = 32;
-
-/// Whether the brackets of a text, or the dots of a line, may take more levels than that. Only those outside of strings and comments
-/// count. Strings of several lines (`"""`) are strings of one line here, which may make the answer true where the text has
-/// dozens of brackets.
-fn is_deep(text: &str) -> bool {
-    let mut depth = 0_usize;
-    text.lines().any(|line| {
-        let (mut dots, mut quote, mut chars) = (0, None, line.chars());
-        while let Some(char) = chars.next() {
-            match (quote, char) {
-                (Some('"'), '\\') => _ = chars.next(),
-                (Some(open), _) if char == open => quote = None,
-                (Some(_), _) => {}
-                (None, '"' | '\'') => quote = Some(char),
-                (None, '#') => break,
-                (None, '[' | '{') => depth += 1,
-                (None, ']' | '}') => depth = depth.saturating_sub(1),
-                (None, '.') => dots += 1,
-                (None, _) => {}
-            }
-            if depth.max(dots) > DEEPEST {
-                return true;
-            }
-        }
-        false
-    })
-}
+/// The most dots in a line: the parser takes time with the square of those of a key.
+const MOST_DOTS: usize = 10_000;
 
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
@@ -209,11 +179,10 @@ impl Config {
     }
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
-        if is_deep(text) {
-            return Err(format!("it is nested more than {DEEPEST} levels deep"));
+        if let Some(at) = text.lines().position(|line| line.matches('.').count() > MOST_DOTS) {
+            return Err(format!("line {} has more than {MOST_DOTS} dots", at + 1));
         }
-        let config: Self =
-            basic_toml::from_str(text).map_err(|error| lines::corrected(text, &error.to_string()))?;
+        let config: Self = toml::from_str(text).map_err(|error| with_line(text, &error))?;
         config.check()?;
         Ok(config)
     }
@@ -258,6 +227,12 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The parser's message and the line that it is about, without the text of that line, which may be long.
+fn with_line(text: &str, error: &toml::de::Error) -> String {
+    let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
+    format!("line {}: {}", before.matches('\n').count() + 1, error.message())
 }
 
 /// Whether this is a lock that only the preloaded library has: BRAVO over glibc's own lock.
@@ -328,14 +303,32 @@ from = [["server 0x1234 make", "server 0x1300"]]
             ("version = 1", "version = 1\n[default]\nrwlock = \"bravo-glibc\"", "an entry is about a rwlock"),
             ("version = 1", "version = 1\n[default]\nmutex = \"nope\"", "no mutex called"),
             ("[[lock]]", "[[lock", "line"),
-            ("[[lock]]", &format!("x = {}", "[".repeat(100_000)), "nested"),
-            ("[[lock]]", &format!("x = {}", "{a=".repeat(20_000)), "nested"),
-            ("[[lock]]", &format!("x = [{}", "\n[".repeat(100_000)), "nested"),
-            ("[[lock]]", &format!("[{}]", ["a"; 30_000].join(".")), "nested"),
+            ("[[lock]]", &format!("x = {}", "[".repeat(100_000)), "recurs"),
+            ("[[lock]]", &format!("x = {}", "{a=".repeat(20_000)), "recurs"),
+            ("[[lock]]", &format!("x = [{}", "\n[".repeat(100_000)), "recurs"),
+            ("[[lock]]", &format!("[{}]", ["a"; 3_000].join(".")), "recurs"),
+            ("[[lock]]", &format!("[{}]", ["a"; 30_000].join(".")), "more than 10000 dots"),
         ] {
             assert!(GOOD.contains(from), "{from}");
             let error = Config::parse(&GOOD.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(why), "{to}: {error}");
+        }
+    }
+    #[test]
+    fn a_message_names_the_line_of_the_fault() {
+        for (from, to, start) in [
+            ("version = 1", "version = 1\nlocks = 3", "line 3: unknown field `locks`, expected one of"),
+            ("[module.server]", "[modul.server]", "line 3: unknown field `modul`"),
+            ("use = \"glibc\"", "used = \"glibc\"", "line 13: unknown field `used`"),
+            ("use = \"glibc\"", "", "line 11: missing field `use`"),
+            ("path = \"/bin/server\"\n", "", "line 3: missing field `path`"),
+            ("use = \"glibc\"", "kind = \"rwlock\"", "line 13: duplicate key"),
+            ("0x4010", "4010", "line 10: \"server 4010 cache+0x10\" is no place in a file"),
+            ("0x1300", "1300", "line 14: \"server 1300\" is no place"),
+            ("use = \"glibc\"", "use = 3", "line 13: invalid type: integer `3`, expected a string"),
+        ] {
+            let error = Config::parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(error.starts_with(start), "{to}: {error}");
         }
     }
 }
