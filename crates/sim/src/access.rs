@@ -362,6 +362,14 @@ impl State {
         let thread = self.thread(id);
         thread.time = now;
         if thread.give_up <= now {
+            // It looks a number of times, and has made no look in a pause of its processor.
+            let cpu = thread.cpu as usize;
+            let paused = self.paused(cpu, now);
+            if paused > 0 {
+                self.thread(id).give_up += paused;
+                self.set_spin_timer(id, now);
+                return None;
+            }
             self.unlink_spinner(id);
             return Some(self.end_spin(id));
         }

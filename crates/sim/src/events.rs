@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Timer(u32),
     /// A thread can run again and needs a processor.
     Ready(u32),
+    /// A timer tick at which idle processors look for threads that wait for others.
+    Balance,
 }
 
 /// The queue. An entry is one number, of which the time is the upper half, so that comparing two
@@ -37,7 +39,7 @@ pub(crate) struct Events {
     pub(crate) happened: u64,
 }
 
-const KIND: u32 = 2;
+const KIND: u32 = 3;
 
 impl Events {
     /// Plans an event; returns a number that identifies it among those of the near past.
@@ -48,6 +50,7 @@ impl Events {
             Event::LineFree(id) => (1, id),
             Event::Timer(id) => (2, id),
             Event::Ready(id) => (3, id),
+            Event::Balance => (4, 0),
         };
         self.planned = self.planned.wrapping_add(1).max(1);
         let entry = u128::from(at) << 64 | u128::from(self.planned) << 32 | u128::from(id << KIND | kind);
@@ -71,7 +74,8 @@ impl Events {
             0 => Event::Run(id),
             1 => Event::LineFree(id),
             2 => Event::Timer(id),
-            _ => Event::Ready(id),
+            3 => Event::Ready(id),
+            _ => Event::Balance,
         };
         Some(((entry >> 64) as Time, (entry >> 32) as u32, event))
     }

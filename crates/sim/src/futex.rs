@@ -5,6 +5,7 @@
 //! awake: see `scheduler.rs`. The memory behind a word may be gone: only its address is used.
 
 use crate::events::{Event, NS, Time};
+use crate::lines::NONE;
 use crate::state::State;
 use crate::thread::{Pending, Phase};
 use latchwork::machine::{Deadline, Wait};
@@ -45,14 +46,11 @@ impl State {
         let mut woken = 0;
         while woken < count as usize {
             let Some(id) = self.pop_sleeper(address) else { break };
-            let in_place = self.takes_place_of(self.running, id);
-            let now = self.me().time;
-            let cost = if in_place { 0 } else { self.wake_cost(id, now) };
+            let (waker, now) = (self.running, self.me().time);
+            let cost = self.end_sleep(id, waker, now, Wait::Woken);
             let me = self.me();
             me.time += cost;
             me.counts.wakes += 1;
-            let now = me.time;
-            self.end_sleep(id, now, Wait::Woken, in_place);
             woken += 1;
         }
         woken
@@ -67,24 +65,17 @@ impl State {
                 self.sleepers.remove(&address);
             }
         }
-        self.end_sleep(id, now, outcome, false);
+        self.end_sleep(id, NONE, now, outcome);
     }
 
-    /// `in_place`: the woken thread takes its waker's place.
-    fn end_sleep(&mut self, id: u32, now: Time, outcome: Wait, in_place: bool) {
-        let wakeup = match in_place {
-            true => 0,
-            false => self.wakeup_time(id, now.max(self.threads[id as usize].time)),
-        };
-        self.catch_up(id, now);
+    /// Returns what that costs the waker, if it is a thread.
+    fn end_sleep(&mut self, id: u32, waker: u32, now: Time, outcome: Wait) -> Time {
         let thread = self.thread(id);
         thread.outcome = outcome;
         thread.timer = 0;
-        thread.phase = Phase::Stopped;
-        let at = now.max(thread.time) + wakeup;
-        self.events.plan(at, Event::Ready(id));
-        self.trace(at, u64::from(id) << 40 | 0xf1);
+        let cost = self.wake_up(id, waker, now);
         self.set_dormant(id, false);
+        cost
     }
 
     /// Moves the longest sleeper at one word to the end of the queue of another.

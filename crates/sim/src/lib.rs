@@ -101,8 +101,8 @@ pub use machine::Sim;
 pub use machine::resources::{most_nodes, nodes};
 pub use options::{Adversary, Arbitration, Options, Placement};
 pub use profile::{
-    Kernel, Lines, Links, MAX_CLUSTERS, MAX_CPUS, MAX_THREADS, Memory, Number, Processor, Profile, Shape,
-    THIS_MACHINE, this_machine_path,
+    Eevdf, Kernel, Lines, Links, MAX_CLUSTERS, MAX_CPUS, MAX_THREADS, Memory, Number, Processor, Profile,
+    Shape, THIS_MACHINE, this_machine_path,
 };
 pub use report::{Counts, Report};
 pub use run::run;

@@ -10,6 +10,7 @@
 //! Unless said, numbers are nanoseconds. The fields are explained at [`Lines`], [`Processor`] and
 //! [`Kernel`]; the files are in `crates/sim/profiles`.
 
+mod eevdf;
 mod memory;
 
 use crate::Error;
@@ -17,6 +18,7 @@ use crate::events::{NS, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
+pub use eevdf::Eevdf;
 pub use memory::Memory;
 
 /// Processors at most.
@@ -266,6 +268,9 @@ pub struct Profile {
     pub processor: Processor,
     /// What the operating system costs.
     pub kernel: Kernel,
+    /// The rules of the operating system's scheduler, where they are EEVDF; those of `scheduler.rs` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eevdf: Option<Eevdf>,
     /// How much caches hold and how fast memory is; unlimited if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
@@ -392,6 +397,9 @@ impl Profile {
         if let Some(memory) = &self.memory {
             memory.check(shape)?;
         }
+        if let Some(eevdf) = &self.eevdf {
+            eevdf.check()?;
+        }
         if self.lines.scan_misses.value < 1.0 {
             return Err("lines.scan_misses is a number of at least 1".into());
         }
@@ -475,6 +483,7 @@ impl Profile {
             ("kernel.membarrier", &kernel.membarrier),
             ("kernel.interrupt", &kernel.interrupt),
         ]);
+        all.extend(self.eevdf.iter().flat_map(Eevdf::numbers));
         all.extend(self.memory.iter().flat_map(Memory::numbers));
         all
     }

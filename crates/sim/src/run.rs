@@ -158,6 +158,10 @@ impl State {
                     self.make_ready(thread, now);
                     None
                 }
+                Event::Balance => {
+                    self.balance(now);
+                    None
+                }
                 Event::Timer(thread) if self.threads[thread as usize].timer == number => {
                     self.thread(thread).timer = 0;
                     self.timer(thread, now)

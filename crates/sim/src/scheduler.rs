@@ -15,9 +15,11 @@
 //!   went to sleep; a wake in that time costs `wake_early` and `wakeup_early`.
 //! - *Preemption by woken threads*, where the profile has `wakeup_busy`. If no processor is idle, the woken thread takes the place
 //!   of its last processor's current thread, unless it has had more processor time than that one. It forgets
-//!   the processor time of others that it has missed while it slept. (So does Linux's EEVDF: a thread keeps what it had too
-//!   much, and not what it had too little.) The thread that is preempted goes on as soon as the other one leaves. If the processor
-//!   is the waker's own, that is at the end of the waker's system call, and no processor is interrupted.
+//!   the processor time of others that it has missed while it slept. The thread that is preempted goes on as soon as the other
+//!   one leaves. If the processor is the waker's own, that is at the end of the waker's system call, and no processor is interrupted.
+//! - *EEVDF*, where the profile has `[eevdf]`: the rules of Linux from 6.6 on say which of a processor's threads runs and for how long
+//!   (`eevdf.rs`), to which processor a woken thread goes (`selection.rs`), and what an idle processor takes from others
+//!   (`balance.rs`). They replace the quantum and the choices of the two rules about woken threads; what a wake-up takes stays.
 //! - *Interrupts* (`membarrier`) stop a running thread for a moment.
 //! - *Pauses*, where the profile has `pause_every`: timer ticks, other interrupts, and what the host of a virtual machine takes.
 //!   Their intervals and lengths are exponentially distributed. Without them, threads that hand over to each other by context
@@ -28,12 +30,20 @@
 //! A running thread is not looked at on every operation: its `attention` says from what time on
 //! the scheduler has something for it ([`State::attend`]).
 
+mod balance;
+mod eevdf;
+mod selection;
+mod wakeups;
+
 use crate::events::{Event, NEVER, NS, Time};
 use crate::lines::NONE;
 use crate::options::Placement;
 use crate::rng::Rng;
 use crate::state::State;
 use crate::thread::{Pending, Phase, Thread};
+
+pub(crate) use eevdf::Entity;
+pub(crate) use selection::Averages;
 
 /// Looks at a word before a spinning thread makes room (as `SPINS_BEFORE_YIELD` of the native machine).
 const LOOKS: Time = 64;
@@ -99,82 +109,10 @@ impl State {
         }
     }
 
-    /// A thread can run.
-    pub(crate) fn make_ready(&mut self, id: u32, now: Time) {
-        let last = self.threads[id as usize].cpu as usize;
-        match self.idle_cpu(last) {
-            Some(cpu) => {
-                if cpu != last {
-                    self.thread(id).ran = self.cpus[cpu].ran;
-                }
-                self.dispatch(cpu, id, now);
-            }
-            None if self.preempts(last, id, now) => self.preempt(last, id, now),
-            None => self.enqueue(last, id, now),
-        }
-    }
-
-    /// How long the processor has been idle on which a thread would run that is woken now. `None`: no processor is idle.
-    fn idle_for(&self, id: u32, now: Time) -> Option<Time> {
-        let cpu = self.idle_cpu(self.threads[id as usize].cpu as usize)?;
-        Some(now.saturating_sub(self.cpus[cpu].idle_since))
-    }
-
-    /// Whether a thread that `waker` wakes now can run only in the waker's own place. It runs as soon as the waker's system call
-    /// returns. No processor is interrupted, and `context_switch` has all that this costs: it was measured with threads that wake
-    /// each other on one processor.
-    pub(crate) fn takes_place_of(&self, waker: u32, id: u32) -> bool {
-        let cpu = |id: u32| self.threads[id as usize].cpu as usize;
-        self.costs.wakeup_busy.is_some() && cpu(waker) == cpu(id) && self.idle_cpu(cpu(id)).is_none()
-    }
-
-    /// What a wake of this thread at `now` costs the waker, whose place it does not take.
-    pub(crate) fn wake_cost(&self, id: u32, now: Time) -> Time {
-        let early = self.idle_for(id, now).is_some_and(|idle| idle < self.costs.falls_asleep);
-        if early { self.costs.wake_early } else { self.costs.wake }
-    }
-
-    /// How long it takes from such a wake until the thread can run: less, if its processor does not sleep yet.
-    pub(crate) fn wakeup_time(&self, id: u32, now: Time) -> Time {
-        let costs = &self.costs;
-        match self.idle_for(id, now) {
-            None => {
-                // The switch comes on top of this, when the other thread leaves its processor.
-                let busy = costs.wakeup_busy.map(|busy| busy.saturating_sub(costs.context_switch));
-                busy.unwrap_or(costs.wakeup_soon)
-            }
-            Some(idle) if idle < costs.falls_asleep => costs.wakeup_early,
-            Some(idle) if idle < IDLE_SOON => costs.wakeup_soon,
-            Some(_) => costs.wakeup,
-        }
-    }
-
-    /// A thread that wakes up has no claim to the time that others had while it slept.
-    pub(crate) fn catch_up(&mut self, id: u32, now: Time) {
-        let cpu = &self.cpus[self.threads[id as usize].cpu as usize];
-        let ran = if cpu.current == NONE { cpu.ran } else { self.ran(cpu.current, now) };
-        let thread = self.thread(id);
-        thread.ran = thread.ran.max(ran);
-    }
-
-    /// The processor time of a thread that has a processor.
-    fn ran(&self, id: u32, now: Time) -> Time {
+    /// The processor time of a thread.
+    fn vruntime(&self, id: u32, now: Time) -> i64 {
         let thread = &self.threads[id as usize];
-        thread.ran + now.saturating_sub(thread.runs_since)
-    }
-
-    /// Whether a woken thread takes the place of the processor's current one.
-    fn preempts(&self, cpu: usize, id: u32, now: Time) -> bool {
-        self.costs.wakeup_busy.is_some()
-            && self.threads[id as usize].ran <= self.ran(self.cpus[cpu].current, now)
-    }
-
-    /// A woken thread takes the place of the processor's current one, which goes on afterwards.
-    fn preempt(&mut self, cpu: usize, id: u32, now: Time) {
-        self.cpus[cpu].slice_end = now;
-        self.cpus[cpu].preempted = true;
-        self.cpus[cpu].queue.push_front(id);
-        self.queued(cpu, id, now);
+        thread.vruntime + now.saturating_sub(thread.runs_since) as i64
     }
 
     fn idle_cpu(&self, last: usize) -> Option<usize> {
@@ -188,11 +126,15 @@ impl State {
 
     /// Gives a processor to a thread.
     fn dispatch(&mut self, cpu: usize, id: u32, at: Time) {
+        self.average(id, at);
         let at = at.max(self.threads[id as usize].time);
         self.cpus[cpu].current = id;
         self.cpus[cpu].preempted = false;
         self.cpus[cpu].slice_end = at.saturating_add(self.costs.quantum);
         self.thread(id).runs_since = at;
+        if self.is_eevdf() {
+            self.picked(id, at);
+        }
         let missed = self.threads[id as usize].strike <= at;
         let strike = if missed { self.next_strike(at) } else { self.threads[id as usize].strike };
         let thread = self.thread(id);
@@ -231,6 +173,12 @@ impl State {
         self.thread(id).phase = Phase::Ready;
         self.thread(id).cpu = cpu as u32;
         self.ready += 1;
+        self.notice_queue(cpu, now);
+        self.plan_balance(now);
+    }
+
+    /// The current thread of a processor that others wait for has to leave it in time.
+    fn notice_queue(&mut self, cpu: usize, now: Time) {
         let (current, slice_end) = (self.cpus[cpu].current, self.cpus[cpu].slice_end);
         let thread = self.thread(current);
         thread.attention = thread.attention.min(slice_end);
@@ -240,40 +188,52 @@ impl State {
         }
     }
 
-    /// The current thread leaves its processor: the next one gets it.
+    /// The current thread leaves its processor: the next one gets it. If it is ready, it goes to the end of the queue. One that is
+    /// preempted by a woken thread goes on after that.
     pub(crate) fn leave_cpu(&mut self, id: u32, now: Time) {
         let cpu = self.threads[id as usize].cpu as usize;
-        let ran = self.ran(id, now);
-        let thread = self.thread(id);
-        (thread.ran, thread.runs_since) = (ran, Time::MAX);
-        self.cpus[cpu].ran = self.cpus[cpu].ran.max(ran);
-        match self.cpus[cpu].queue.pop_front().or_else(|| self.steal(cpu)) {
+        self.average(id, now);
+        self.settle(id, now);
+        let phase = self.threads[id as usize].phase;
+        if phase == Phase::Ready {
+            self.ready += 1;
+            let queue = &mut self.cpus[cpu];
+            let place = if std::mem::take(&mut queue.preempted) { 1 } else { queue.queue.len() };
+            queue.queue.insert(place, id);
+        } else if self.is_eevdf() {
+            self.dequeue(cpu, id, phase == Phase::Sleeping, now);
+        }
+        self.cpus[cpu].current = NONE;
+        match self.take(cpu, now).or_else(|| self.steal(cpu, now)) {
             Some(next) => {
                 self.ready -= 1;
-                self.dispatch(cpu, next, now + self.costs.context_switch);
+                let switch = if next == id { 0 } else { self.costs.context_switch };
+                self.dispatch(cpu, next, now + switch);
+                if self.is_eevdf() {
+                    // The switch counts as the next thread's time.
+                    self.thread(next).runs_since = now;
+                }
             }
             None => {
-                self.cpus[cpu].current = NONE;
                 self.cpus[cpu].idle_since = now;
+                self.plan_balance(now);
             }
         }
     }
 
-    /// Takes a thread from another processor's queue.
-    fn steal(&mut self, thief: usize) -> Option<u32> {
-        if self.ready == 0 {
-            return None;
-        }
-        let node = self.topology.cpus_of(self.topology.cpus[thief].node);
-        let longest = |cpus: std::ops::Range<usize>| {
-            // The first of the longest.
-            let longest = cpus.rev().max_by_key(|cpu| self.cpus[*cpu].queue.len())?;
-            (!self.cpus[longest].queue.is_empty()).then_some(longest)
-        };
-        let victim = longest(node).or_else(|| longest(0..self.cpus.len()))?;
-        let stolen = self.cpus[victim].queue.pop_front()?;
-        self.thread(stolen).ran = self.cpus[thief].ran;
-        Some(stolen)
+    /// Brings the current thread's virtual time up to date: it leaves the processor.
+    fn settle(&mut self, id: u32, now: Time) {
+        let vruntime = self.vruntime(id, now);
+        let cpu = self.threads[id as usize].cpu as usize;
+        let thread = self.thread(id);
+        (thread.vruntime, thread.runs_since) = (vruntime, Time::MAX);
+        thread.entity.ran_at = Some(now);
+        self.cpus[cpu].vruntime = self.cpus[cpu].vruntime.max(vruntime);
+    }
+
+    /// Takes the next thread out of a processor's queue.
+    fn take(&mut self, cpu: usize, now: Time) -> Option<u32> {
+        if self.is_eevdf() { self.take_eligible(cpu, now) } else { self.cpus[cpu].queue.pop_front() }
     }
 
     /// The scheduler has something for a running thread. `true`: it does not go on now.
@@ -294,7 +254,7 @@ impl State {
             return true;
         }
         let cpu = self.threads[id as usize].cpu as usize;
-        if !self.cpus[cpu].queue.is_empty() && self.cpus[cpu].slice_end <= now {
+        if self.has_to_leave(cpu, now) {
             self.yield_cpu(id, now);
             return true;
         }
@@ -315,6 +275,17 @@ impl State {
         let length = self.rng.exponential(pause);
         self.cpus[cpu].pauses_at = now + 1 + self.rng.exponential(every);
         (at + length).saturating_sub(now)
+    }
+
+    /// How long the pauses of a processor took that came until `until`.
+    pub(crate) fn paused(&mut self, cpu: usize, until: Time) -> Time {
+        let (Some((every, pause)), at) = (self.costs.pauses, self.cpus[cpu].pauses_at) else { return 0 };
+        if at > until {
+            return 0;
+        }
+        let length = self.rng.exponential(pause);
+        self.cpus[cpu].pauses_at = at + length + 1 + self.rng.exponential(every);
+        length
     }
 
     /// The adversary takes a thread off its processor.
@@ -346,21 +317,24 @@ impl State {
         self.leave_cpu(id, now);
     }
 
-    /// A thread goes to the end of its processor's queue, which is not empty. One that is preempted by a woken thread goes on after
-    /// that.
+    /// Whether the current thread has to leave the processor to another one.
+    fn has_to_leave(&mut self, cpu: usize, now: Time) -> bool {
+        if self.cpus[cpu].queue.is_empty() || self.cpus[cpu].slice_end > now {
+            return false;
+        }
+        if self.is_eevdf() && !self.makes_room(cpu, None, now) {
+            self.cpus[cpu].slice_end = now + self.costs.quantum;
+            return false;
+        }
+        true
+    }
+
+    /// A thread makes room for another one: its processor's queue is not empty.
     fn yield_cpu(&mut self, id: u32, now: Time) {
         let thread = self.thread(id);
         thread.phase = Phase::Ready;
         thread.timer = 0;
         thread.counts.preemptions += 1;
-        let cpu = thread.cpu as usize;
-        let cpu = &mut self.cpus[cpu];
-        if std::mem::take(&mut cpu.preempted) {
-            cpu.queue.insert(1, id);
-        } else {
-            cpu.queue.push_back(id);
-        }
-        self.ready += 1;
         self.leave_cpu(id, now);
     }
 
@@ -372,11 +346,20 @@ impl State {
         let syscall = self.costs.syscall;
         self.thread(id).time += syscall;
         self.note_attempt();
-        if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
+        let cpu = self.threads[id as usize].cpu as usize;
+        if self.cpus[cpu].queue.is_empty() {
             return true;
         }
-        self.yield_cpu(id, now);
+        self.yield_all(cpu, id, now);
         false
+    }
+
+    /// `sched_yield`, where others wait.
+    fn yield_all(&mut self, cpu: usize, id: u32, now: Time) {
+        if self.is_eevdf() {
+            self.forfeit(cpu, id, now);
+        }
+        self.yield_cpu(id, now);
     }
 
     /// Plans when a spinning thread gives up or makes room, whichever comes first.
@@ -399,14 +382,17 @@ impl State {
 
     /// The timer of a spinning thread, other than for giving up.
     pub(crate) fn make_room(&mut self, id: u32, now: Time) {
+        let cpu = self.threads[id as usize].cpu as usize;
         if self.threads[id as usize].suspended <= now {
             self.suspend(id, now);
         } else if self.threads[id as usize].strike <= now {
             self.stop(id, now);
-        } else if self.cpus[self.threads[id as usize].cpu as usize].queue.is_empty() {
+        } else if self.has_to_leave(cpu, now) {
+            self.yield_cpu(id, now);
+        } else if self.cpus[cpu].queue.is_empty() || self.threads[id as usize].give_up != NEVER {
             self.set_spin_timer(id, now);
         } else {
-            self.yield_cpu(id, now);
+            self.yield_all(cpu, id, now);
         }
     }
 

@@ -39,6 +39,13 @@ pub(crate) struct Costs {
     pub(crate) interrupt: Time,
     /// Mean times: between two pauses of a processor, and of a pause.
     pub(crate) pauses: Option<(Time, Time)>,
+    pub(crate) eevdf: Option<Eevdf>,
+}
+
+/// The constants of the scheduler, where it is EEVDF.
+pub(crate) struct Eevdf {
+    pub(crate) base_slice: Time,
+    pub(crate) migration_cost: Time,
 }
 
 impl Costs {
@@ -77,6 +84,10 @@ impl Costs {
                     (mean(every), mean(pause))
                 },
             ),
+            eevdf: profile.eevdf.as_ref().map(|eevdf| Eevdf {
+                base_slice: ps(&eevdf.base_slice),
+                migration_cost: ps(&eevdf.migration_cost),
+            }),
         }
     }
 }
@@ -91,10 +102,14 @@ pub(crate) struct Cpu {
     pub(crate) slice_end: Time,
     /// Since when it is idle, if it is.
     pub(crate) idle_since: Time,
-    /// The most of [`Thread::ran`] of the threads that have left it.
-    pub(crate) ran: Time,
-    /// A woken thread, the first of the queue, takes the current one's place.
+    /// The most of [`Thread::vruntime`] of the threads that have left it.
+    pub(crate) vruntime: i64,
+    /// A woken thread, the first of the queue, takes the current one's place. (Not with EEVDF.)
     pub(crate) preempted: bool,
+    /// Threads that sleep and count as threads of this processor still (`scheduler/eevdf.rs`).
+    pub(crate) delayed: Vec<u32>,
+    /// At how many timer ticks in a row it was idle and found no thread (`scheduler/balance.rs`).
+    pub(crate) failed: u32,
     /// When it pauses next.
     pub(crate) pauses_at: Time,
 }
@@ -106,8 +121,10 @@ impl Default for Cpu {
             queue: VecDeque::new(),
             slice_end: 0,
             idle_since: 0,
-            ran: 0,
+            vruntime: 0,
             preempted: false,
+            delayed: Vec::new(),
+            failed: 0,
             pauses_at: NEVER,
         }
     }
@@ -142,6 +159,8 @@ pub(crate) struct State {
     pub(crate) cpus: Vec<Cpu>,
     /// Threads that wait for a processor.
     pub(crate) ready: usize,
+    /// The next look of idle processors for threads is planned.
+    pub(crate) balances: bool,
     /// The sleepers on each word, the longest first. (Only looked up by key: the order of the map plays no part.)
     pub(crate) sleepers: HashMap<usize, VecDeque<u32>>,
     /// When the kernel can serve the next `membarrier`.
@@ -171,6 +190,7 @@ impl State {
             threads: Vec::with_capacity(threads),
             cpus: (0..topology.cpus.len()).map(|_| Cpu::default()).collect(),
             ready: 0,
+            balances: false,
             sleepers: HashMap::new(),
             membarrier_free: 0,
             running: NONE,

@@ -3,6 +3,7 @@
 use crate::events::{NEVER, Time};
 use crate::lines::{Kind, NONE};
 use crate::report::Counts;
+use crate::scheduler::{Averages, Entity};
 use crate::streams::Streams;
 use latchwork::machine::Wait;
 
@@ -92,9 +93,12 @@ pub(crate) struct Thread {
     pub(crate) sleeps_on: usize,
     /// Since when it has its processor.
     pub(crate) runs_since: Time,
-    /// The time that it has had a processor, before that; at least as much as other threads of the processor had when it
-    /// woke up.
-    pub(crate) ran: Time,
+    /// The time that it has had a processor, before that, in picoseconds; at least as much as other threads of the processor had
+    /// when it woke up.
+    pub(crate) vruntime: i64,
+    /// What EEVDF keeps about it: its place among the threads of its processor, and what its time was used for.
+    pub(crate) entity: Entity,
+    pub(crate) averages: Averages,
     /// When it went to sleep, and when it last ran again after that.
     pub(crate) slept: Time,
     pub(crate) woken: Time,
@@ -134,8 +138,10 @@ impl Thread {
             idle: (0, 0),
             outcome: Wait::Woken,
             sleeps_on: 0,
-            runs_since: start,
-            ran: 0,
+            runs_since: Time::MAX,
+            vruntime: 0,
+            entity: Entity::default(),
+            averages: Averages::default(),
             slept: 0,
             woken: 0,
             asked: None,

@@ -193,6 +193,18 @@ pub fn hand_over(cpu: usize) -> Sample {
     Sample::of(&values)
 }
 
+/// Whether the scheduler of a kernel of this release is EEVDF.
+pub fn is_eevdf(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(6))
+}
+
+/// How many CPUs the kernel has, also those that this process may not use.
+pub fn cpus() -> usize {
+    // SAFETY: no memory.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.try_into().unwrap_or(1)
+}
+
 /// How long a busy thread runs while another one wants its CPU: the length of the gaps in the other's
 /// time.
 pub fn quantum(cpu: usize) -> Option<Sample> {
@@ -273,4 +285,16 @@ pub fn membarrier(cpu: usize, other: Option<usize>) -> Option<Vec<f64>> {
             })
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_is_eevdf_from_6_6_on() {
+        let releases =
+            ["6.6.0", "6.18.44-fc-v657", "7.0-rc1", "6.5.0-15-generic", "5.15.167.4-microsoft", "6", ""];
+        assert_eq!(releases.map(is_eevdf), [true, true, true, false, false, false, false]);
+    }
 }

@@ -19,7 +19,7 @@ use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_console::table;
-use latchwork_sim::{MAX_CLUSTERS, Memory, Number, Profile, THIS_MACHINE, this_machine_path};
+use latchwork_sim::{Eevdf, MAX_CLUSTERS, Memory, Number, Profile, THIS_MACHINE, this_machine_path};
 use places::{Distance, Places};
 use sample::{Sample, round};
 use serde::Serialize;
@@ -451,6 +451,7 @@ impl Calibration {
     }
 
     fn scheduler(&mut self) {
+        self.profile.eevdf = kernel::is_eevdf(&Machine::here().kernel).then(|| Eevdf::linux(kernel::cpus()));
         if let Some(sample) = kernel::quantum(self.cpu()) {
             let sample = Sample { median: sample.median.max(1000.0), ..sample };
             self.profile.kernel.quantum =

@@ -517,6 +517,7 @@ fn every_latency_is_lowered_and_raised() {
                 || name.starts_with("read_occupancy")
         }
         ("memory", name) => name != "shared_hit",
+        ("eevdf", _) => true,
         (_, name) => {
             ["falls_asleep", "quantum", "membarrier", "interrupt", "pause", "pause_every"].contains(&name)
         }

@@ -78,4 +78,17 @@ fn broken_files_name_the_line() {
     assert!(parse(&pause("pause_every", 2000)).contains("go together"));
     let often = pause("pause", 2000) + &pause("pause_every", 999)[good.len()..];
     assert!(parse(&often).contains("kernel.pause_every must be at least 1000"));
+    let slice = include_str!("../../profiles/zen3-2.toml").replace("value = 1400000.0", "value = 999");
+    assert!(parse(&slice).contains("eevdf.base_slice must be at least 1000"));
+}
+
+/// The machines that were measured for this simulator ran Linux 6.18, those of the papers older kernels.
+#[test]
+fn the_scheduler_is_a_property_of_the_profile() {
+    let with: Vec<_> = Profile::all().into_iter().filter(|profile| profile.eevdf.is_some()).collect();
+    let names: Vec<_> = with.iter().map(|profile| &profile.name).collect();
+    assert_eq!(names, ["zen3-2", "zen4-2", "sapphire-rapids-2"]);
+    for profile in with {
+        assert_eq!(profile.eevdf, Some(Eevdf::linux(2)), "{}", profile.name);
+    }
 }

@@ -1,6 +1,7 @@
 //! The cost model on cases that are computed by hand, with the round numbers of `round.toml`.
 
 mod capacity;
+mod eevdf;
 mod lines;
 mod processors;
 mod requests;

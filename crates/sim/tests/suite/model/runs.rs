@@ -345,3 +345,25 @@ fn a_woken_thread_takes_the_place_of_one_that_has_had_more_time() {
     let late = waits(1, 90_000, Some(6000.0));
     assert!(late >= 60_000, "{late}");
 }
+
+/// A waiter that spins for a number of looks makes none while its processor pauses.
+#[test]
+fn a_pause_lengthens_a_bounded_spin() {
+    let spins = |pause: Option<f64>| {
+        let (word, took) = (Padded(U32::new(0)), AtomicU64::new(0));
+        let mut profile = machine((1, 1, 1, 1));
+        let number = |value| Number { value, source: "test".into() };
+        profile.kernel.pause_every = pause.map(|_| number(10_000.0));
+        profile.kernel.pause = pause.map(number);
+        let spinner = || {
+            took.store(
+                timed(|| ignore(Sim::spin_for(&word.0, Relaxed, 20_000, |value| value == 1))),
+                Relaxed,
+            );
+        };
+        play(&profile, &exact(), vec![&spinner]);
+        took.load(Relaxed)
+    };
+    let (undisturbed, disturbed) = (spins(None), spins(Some(10_000.0)));
+    assert!(disturbed > undisturbed + 20_000, "{undisturbed} and {disturbed}");
+}
