@@ -19,12 +19,6 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// One that has waited so often.
-    #[cfg(test)]
-    pub(crate) fn after(step: u32) -> Self {
-        Backoff { step, ..Backoff::default() }
-    }
-
     /// Pauses, for twice as long the next time, up to [`LAST`]. After several pauses of that length it also offers the
     /// processor to other threads, and after many offers it sleeps for a bounded time.
     pub(crate) fn wait<M: Machine>(&mut self) {
@@ -58,5 +52,17 @@ pub(crate) fn poll<M: Machine, T>(deadline: Deadline, mut attempt: impl FnMut() 
             return None;
         }
         backoff.wait_until_late::<M>(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Native;
+
+    /// With a nap of a millisecond each time, a waiter has waited so often after some weeks.
+    #[test]
+    fn a_wait_may_last_for_months() {
+        Backoff { step: u32::MAX, ..Backoff::default() }.wait::<Native>();
     }
 }

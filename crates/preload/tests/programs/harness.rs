@@ -282,7 +282,7 @@ pub(super) fn under_one_mutex(program: &Path) {
     setting.stats = Some("1".into());
     let stats = String::from_utf8(setting.check(program).stderr).unwrap();
     assert!(
-        stats.contains("semaphore (semaphore):") && stats.contains("process-shared semaphores"),
+        stats.contains("semaphore (semaphore):") && stats.contains("process-shared semaphore:"),
         "{stats}"
     );
 }
