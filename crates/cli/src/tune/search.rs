@@ -310,10 +310,11 @@ impl Search<'_> {
         let mut remaining =
             hopeful(&(1..measured.len()).map(|at| gains(&measured, at, self.limits)).collect::<Vec<_>>());
         for _ in 1..MOST_ROUNDS {
-            remaining.truncate(left.saturating_sub(1));
-            if remaining.is_empty() {
+            // A round is a run of the present lock and one of another, at least. Those that remain may still be chosen.
+            if remaining.is_empty() || left < 2 {
                 break;
             }
+            remaining.truncate(left - 1);
             self.more_rounds(&mut measured, &remaining, 1)?;
             left -= remaining.len() + 1;
             remaining.retain(|at| may_be_ahead(&gains(&measured, *at, self.limits)));
