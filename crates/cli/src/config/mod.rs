@@ -314,6 +314,7 @@ from = [["server 0x1234 make", "server 0x1300"]]
             assert!(error.contains(why), "{to}: {error}");
         }
     }
+
     #[test]
     fn a_message_names_the_line_of_the_fault() {
         for (from, to, start) in [

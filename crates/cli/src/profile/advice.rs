@@ -85,20 +85,21 @@ pub fn advice(profile: &Profile) -> Vec<Advice> {
                 ),
             }
         }
-        if !matters(class.lost_ns(), waited) {
-        } else if let Some(text) = starved_writers(profile, class) {
-            add("lock", text);
-        } else {
-            if let Some(text) = shorten(profile, class).or_else(|| given_up(profile, class)) {
-                add("shorten", text);
-            }
-            if let Some(text) = skewed(class) {
-                add("skewed", text);
-            } else if let Some(text) = split(profile, class) {
-                add("split", text);
-            }
-            if !wakeups && let Some(text) = other_lock(class) {
+        if matters(class.lost_ns(), waited) {
+            if let Some(text) = starved_writers(profile, class) {
                 add("lock", text);
+            } else {
+                if let Some(text) = shorten(profile, class).or_else(|| given_up(profile, class)) {
+                    add("shorten", text);
+                }
+                if let Some(text) = skewed(class) {
+                    add("skewed", text);
+                } else if let Some(text) = split(profile, class) {
+                    add("split", text);
+                }
+                if !wakeups && let Some(text) = other_lock(class) {
+                    add("lock", text);
+                }
             }
         }
         // A thread that polls does not wait in a call.
