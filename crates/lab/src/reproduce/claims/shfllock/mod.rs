@@ -62,7 +62,7 @@ pub fn experiments() -> Vec<Experiment> {
         )
         .set(&["writes=1%"])
         .micros(10_000)
-        .unknown(&["keys=512", "gap=1us"]),
+        .unknown(&["keys=512", "gap=1us", "hold=50ns", "hold=100ns"]),
         experiment("short-sections", MACHINE, "oversubscribe", &[COHORT, "cna", NB], "24")
             .set(&["hold=0ns,100ns,300ns", "gap=100ns"])
             .micros(2_000),
