@@ -58,6 +58,7 @@ pub fn visit(visitor: &mut impl Visitor) {
     visitor.workload::<load::test_rwlock::TestRwLock>();
     visitor.workload::<load::interference::Interference>();
     visitor.workload::<load::readwhilewriting::ReadWhileWriting>();
+    visitor.workload::<load::hash_table_bench::HashTableBench>();
     visitor.workload::<load::page_fault::PageFault>();
     visitor.workload::<load::mmap::Mmap>();
     visitor.workload::<load::wc::Wc>();

@@ -276,7 +276,7 @@ impl Work<'_> {
                 judge::verdict(&judged, claim.ground, space.as_ref(), runner::apart(ready, &results, claim));
             let evidence =
                 claim.checks.get(tightest).and_then(|check| runner::evidence(ready, &results, check));
-            let seen = runner::seen(ready, &results, claim, effort.runs as usize);
+            let seen = runner::seen(ready, &results, &known, claim, effort.runs as usize);
             Answer { claim: claim.clone(), judged, verdict, space, evidence, seen }
         };
         let answers: Vec<Answer> = claims.iter().map(answer).collect();

@@ -1,6 +1,6 @@
 //! What the evidence says about the papers: the headlines that hold in less than half of their space, and what decides that.
 
-use super::claims::Paper;
+use super::claims::{self, Paper};
 use super::document::{Answer, Document};
 use super::headlines;
 use super::judge::Verdict;
@@ -125,12 +125,20 @@ fn headline(answer: &Answer, space: &Sensitivity) -> String {
     if !causes.is_empty() {
         text += &format!("\nWhat the run shows: {}.", causes.trim_end_matches('.'));
     }
+    if !claim.conclusion.is_empty() {
+        text += &format!("\n\nFor a user: {}", claim.conclusion);
+    }
+    let ids = claim.experiments();
+    let used = claims::experiments().into_iter().filter(|experiment| ids.contains(&experiment.id));
+    let commands: Vec<String> = used.map(|experiment| format!("    {}", experiment.command())).collect();
+    if !commands.is_empty() {
+        text += &format!("\n\nTo see it:\n\n{}", commands.join("\n"));
+    }
     text.trim_end().to_owned() + "\n\n"
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::claims;
     use super::super::judge::{self, Ground};
     use super::super::sensitivity::Point;
     use super::*;
@@ -183,6 +191,15 @@ mod tests {
             "| 0 of 3 |",
             "| 2 of 3 |",
         ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_reader_is_told_what_to_conclude_and_how_to_see_it() {
+        let space = space(&[[false, true], [true, true], [false, true]]);
+        let text = headline(&answer("bravo-no-harm", Some(space.clone())), &space);
+        for part in ["For a user: ", "\n\n    latchwork-lab simulate rwbench --machine x5-2"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -81,6 +81,14 @@ impl Probe {
 #[derive(Default)]
 pub struct Answers(HashMap<(Probe, usize), Result<f64, String>>);
 
+#[cfg(test)]
+impl Answers {
+    /// Of one run, with this answer to one question.
+    pub fn made_up(probe: Probe, answer: f64) -> Self {
+        Answers(HashMap::from([((probe, 0), Ok(answer))]))
+    }
+}
+
 impl Answers {
     /// The answer of one of the runs.
     pub fn get(&self, probe: Probe, run: usize) -> Result<f64, String> {

@@ -305,10 +305,15 @@ pub fn evidence(experiments: &[Ready], results: &[Results], check: &Check) -> Op
 }
 
 /// What a claim names beside its rule, as medians of the runs.
-pub fn seen(experiments: &[Ready], results: &[Results], claim: &Claim, runs: usize) -> Vec<String> {
-    let known = Known::default();
+pub fn seen(
+    experiments: &[Ready],
+    results: &[Results],
+    known: &Known,
+    claim: &Claim,
+    runs: usize,
+) -> Vec<String> {
     let one = |value: &Value| {
-        let get = |wanted: &Figure, run: usize| figure(experiments, results, &known, wanted, run);
+        let get = |wanted: &Figure, run: usize| figure(experiments, results, known, wanted, run);
         let of = |run| value.over_turns(run, claim.turns(), &get).ok();
         let median = stats::median_of((0..runs).filter_map(of))?;
         Some(format!("{} is {}", value.text(), rule::number(median)))
@@ -335,6 +340,17 @@ mod tests {
     use super::super::claims;
     use super::super::experiment::Effort;
     use super::*;
+
+    #[test]
+    fn what_stands_beside_a_rule_may_be_a_probe() {
+        let mut claim = claims::all().into_iter().find(|claim| claim.id == "bravo-scan").unwrap();
+        claim.seen = vec![claim.checks[0].value.clone()];
+        let asked = claim.probes()[0];
+        let known = Known { probes: probe::Answers::made_up(asked, 1.5), ..Known::default() };
+        assert_eq!(seen(&[], &[], &known, &claim, 1), [format!("{} is 1.5", asked.text())]);
+        claim.checks.clear();
+        assert_eq!(claim.probes(), [asked], "what stands beside the rule alone is asked, too");
+    }
 
     /// Locks that differ where no rule of the claim looks do not show that they can differ where it does.
     #[test]

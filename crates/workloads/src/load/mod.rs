@@ -9,6 +9,7 @@ pub mod condvar;
 pub mod counter;
 pub mod file_sections;
 pub mod hash_table;
+pub mod hash_table_bench;
 pub mod hashtable_strategies;
 pub mod interference;
 pub mod interpreter;

@@ -8,6 +8,12 @@
 //! reading (`SaveValue`). One writer logs its change, finds the entry, and copies the new value in under the
 //! lock for writing (`MemTable::Update`). The locks stripe the keys; the paper has one.
 //!
+//! What a write takes beside the lock depends on the memtable. With a skip list it is microseconds: the log, and a search. With the paper's
+//! `--memtablerep=cuckoo` it is milliseconds. That table has no order, and `MemTable::Update` finds its entry with an iterator, for which
+//! the table (`memtable/hash_cuckoo_rep.cc`, `GetIterator` and `DoSort`) copies all of its filled buckets, of 773,143, and sorts them. A
+//! program that does these two steps takes 0.84 ms with 100 keys and 3.6 ms with 10,000 on a Zen 3 (virtual, 2026; processor time). So the
+//! paper's claims are tested with 0.8, 2 and 4 ms; the default is that of a skip list.
+//!
 //! The number of threads is that of the readers, as in the paper: the writer comes on top.
 
 use crate::data::{Cell, Line};

@@ -258,6 +258,7 @@ fn a_lock_that_excludes_nobody_is_caught() {
     must_catch::<Open<true>>("file-sections", &[("extents", "1"), ("blocks", "16"), ("yields", "0")]);
     must_catch::<Open<true>>("locktorture", &[("writers", "4")]);
     must_catch::<Open<true>>("rwbench", &[("writes", "1/2")]);
+    must_catch::<Open<true>>("hash-table-bench", &[]);
     must_catch::<Open<true>>("snapshot", &[("writes", "1/2")]);
     must_catch::<Open<true>>("mmap", &[("hold", "0ns"), ("gap", "0ns")]);
 }
@@ -270,6 +271,7 @@ fn readers_beside_a_writer_are_caught() {
     must_catch::<BlindReaders>("locktorture", &[]);
     must_catch::<BlindReaders>("test-rwlock", &[]);
     must_catch::<BlindReaders>("readwhilewriting", &[("keys", "1"), ("read", "0ns"), ("write", "0ns")]);
+    must_catch::<BlindReaders>("hash-table-bench", &[]);
     must_catch::<BlindReaders>("page-fault", &[("fault", "1us"), ("map", "0ns")]);
 }
 

@@ -155,6 +155,8 @@ pub struct Claim {
     pub seen: Vec<Value>,
     /// Where known, the mechanism behind what comes out, without figures: those are computed from the run.
     pub explanation: &'static str,
+    /// What a user of the lock should conclude, where a headline does not hold in half of its space.
+    pub conclusion: &'static str,
 }
 
 impl Claim {
@@ -170,6 +172,7 @@ impl Claim {
             ground: Ground::Covered,
             seen: Vec::new(),
             explanation: "",
+            conclusion: "",
         }
     }
 
@@ -200,6 +203,12 @@ impl Claim {
     /// The mechanism.
     fn because(mut self, explanation: &'static str) -> Self {
         self.explanation = explanation;
+        self
+    }
+
+    /// What a user should conclude.
+    fn so(mut self, conclusion: &'static str) -> Self {
+        self.conclusion = conclusion;
         self
     }
 
@@ -272,7 +281,7 @@ impl Claim {
 
     /// What it asks the simulator beside the workloads.
     pub fn probes(&self) -> Vec<Probe> {
-        let figures = self.checks.iter().flat_map(|check| check.value.figures());
+        let figures = self.values().flat_map(Value::figures);
         let probe = |figure: &Figure| if let Figure::Probe(probe) = figure { Some(*probe) } else { None };
         figures.filter_map(probe).collect()
     }

@@ -2,7 +2,6 @@
 //! workload, so a probe simulates it.
 
 use super::*;
-use crate::reproduce::probe::Probe;
 
 /// The paper's scan rate, in nanoseconds for each slot.
 const SCAN: f64 = 1.1;
