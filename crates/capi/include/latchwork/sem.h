@@ -9,7 +9,7 @@ LW_BEGIN_C
 
 typedef struct lw_sem {
     uint32_t word; /* twice the units, and 1 while threads sleep */
-    uint32_t failures;
+    uint32_t trust; /* in spins */
 } lw_sem_t;
 
 /* Initialiser of a semaphore with so many units. */
@@ -28,7 +28,7 @@ LW_INLINE int lw_sem_init(lw_sem_t *sem, uint32_t units) {
         return EINVAL;
     }
     sem->word = 2 * units;
-    sem->failures = 0;
+    sem->trust = 0;
     return 0;
 }
 

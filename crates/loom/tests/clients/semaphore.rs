@@ -167,12 +167,12 @@ fn destroyed_by_who_acquires() {
     });
 }
 
-/// So may one that sees that its unit was acquired. The thread that acquires it spins, and notes that it has succeeded after a
-/// failure; at most 3 preemptions.
+/// So may one that sees that its unit was acquired. The thread that acquires it spins after a wait
+/// without a spin, and notes that it has succeeded; at most 3 preemptions.
 #[test]
 fn destroyed_by_who_sees_the_unit_taken() {
     struct Once(ManuallyDrop<RawSemaphore<Loom>>);
-    fn failed_once() -> Once {
+    fn waited_once() -> Once {
         let semaphore = RawSemaphore::new_in(0);
         assert!(!semaphore.spin());
         Once(ManuallyDrop::new(semaphore))
@@ -188,7 +188,7 @@ fn destroyed_by_who_sees_the_unit_taken() {
     }
     report(|| {
         Model::new(3)
-            .check(failed_once, &[gives_and_destroys, |once: &Once| while !once.0.spin() {}], |_| ())
+            .check(waited_once, &[gives_and_destroys, |once: &Once| while !once.0.spin() {}], |_| ())
             .to_string()
     });
 }
