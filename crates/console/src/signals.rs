@@ -19,8 +19,14 @@ pub struct Signals {
     continued: libc::sigset_t,
 }
 
-/// Blocks those of the signals that are not ignored, in the calling thread and in the threads that it makes later. Returns their set, and
-/// the signal mask from before.
+/// As [`block`], without the signals that are ignored.
+pub fn block_unless_ignored(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
+    let is_ignored = |signal: &i32| disposition(*signal).sa_sigaction == libc::SIG_IGN;
+    block(&signals.iter().copied().filter(|signal| !is_ignored(signal)).collect::<Vec<_>>())
+}
+
+/// Blocks the signals in the calling thread and in the threads that it makes later. Returns their set, and the signal mask from
+/// before.
 pub fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
     let mut set = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
@@ -28,9 +34,7 @@ pub fn block(signals: &[i32]) -> (libc::sigset_t, libc::sigset_t) {
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in signals {
-            if disposition(*signal).sa_sigaction != libc::SIG_IGN {
-                libc::sigaddset(set.as_mut_ptr(), *signal);
-            }
+            libc::sigaddset(set.as_mut_ptr(), *signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
         (set.assume_init(), before.assume_init())
@@ -51,8 +55,8 @@ impl Signals {
     /// Blocks the signals in the calling thread and in the threads that it makes later. A signal that
     /// was ignored before (nohup) stays ignored.
     pub fn watch() -> Result<Self> {
-        let (set, before) = block(&ENDING);
-        let (continued, _) = block(&[libc::SIGCONT]);
+        let (set, before) = block_unless_ignored(&ENDING);
+        let (continued, _) = block_unless_ignored(&[libc::SIGCONT]);
         // SAFETY: the set is complete.
         let descriptor = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if descriptor < 0 {

@@ -466,6 +466,21 @@ fn misuse_is_reported_while_it_is_traced() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A report allocates nothing by the program's allocator, whose lock it may be about.
+#[test]
+fn a_mistake_of_an_allocator_is_reported() {
+    let library =
+        compile("allocator.c", "liballocator.so", &["-DLIBRARY", "-shared", "-fPIC"].map(OsStr::new));
+    let (Some(library), Some(program)) = (library, compile("allocator.c", "allocator", &[])) else { return };
+    for mutex in ["glibc", default_mutex()] {
+        let setting = Setting { beside: vec![library.clone()], ..Setting::new(mutex, "glibc") };
+        let output = watch(setting.command(&program).env("LATCHWORK_CHECK", "1"), "allocator.c");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"ok\n", "{mutex}: {}\n{stderr}", output.status);
+        assert_eq!(stderr.matches(": lock-order inversion").count(), 1, "{mutex}: {stderr}");
+    }
+}
+
 /// Reports of a process that forks meanwhile: each child makes its own, with names.
 #[test]
 fn misuse_is_reported_across_forks() {

@@ -116,10 +116,10 @@ fn worst_process(profile: &Profile) -> Option<String> {
     let is_worst = most.0 > waited / 2 && share >= NOTABLE && share >= 2.0 * of_all;
     let Process { program, pid, .. } = &profile.processes[process];
     is_worst.then(|| {
-        format!(
-            "In {program} (process {pid}) alone it was {} of their time; --only {program} leaves out other programs.",
-            percent(share)
-        )
+        let has_others = profile.processes.iter().any(|other| other.program != *program);
+        let advice =
+            if has_others { format!("; --only {program} leaves out other programs") } else { String::new() };
+        format!("In {program} (process {pid}) alone it was {} of their time{advice}.", percent(share))
     })
 }
 
@@ -329,6 +329,10 @@ mod tests {
         // 19% of the whole: half of 38%.
         let named = "In server (process 1000) alone it was 38% of their time; --only server leaves out other programs.";
         assert_eq!(verdict(&profile)[2], named);
+        // No option tells processes of one program apart.
+        profile.processes[1].program = "server".into();
+        assert_eq!(verdict(&profile)[2], "In server (process 1000) alone it was 38% of their time.");
+        profile.processes[1].program = "pool".into();
         profile.threads.last_mut().unwrap().lifetime_ns = 99_000_000_000;
         assert!(!verdict(&profile).contains(&named.to_owned()));
         // 0.9% of the whole.

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Signals that users and supervisors send to a program.
-const PASSED_ON: [i32; 6] =
-    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+const PASSED_ON: [i32; 7] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 /// What a program that gets no library does, for the warning, where the program is to be recorded.
 pub const NOT_RECORDED: &str = "cannot be recorded";
@@ -180,7 +180,8 @@ impl Signals {
         // Where it is ignored, the kernel forgets a child's status.
         // SAFETY: a system call with plain arguments.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        // What was ignored before (nohup) stays ignored, here and in the program.
+        // What was ignored before (nohup, a script's `&`) the program finds ignored. It may install a handler all the same, so these
+        // signals are passed on too: the kernel keeps a blocked signal even if it is ignored.
         let (waited_for, before) = block(&[&PASSED_ON[..], &[libc::SIGCHLD]].concat());
         Self { waited_for, before, on_child }
     }

@@ -3,6 +3,7 @@
 use crate::common::{UNTIL_ASLEEP, compile, compile_with, latchwork, output, scratch, send, stderr, stdout};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -379,6 +380,33 @@ fn a_signal_reaches_the_program_and_the_report_comes() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(status));
         assert!(stderr(&output).contains("Threads spent"), "{}", stderr(&output));
+    }
+}
+
+/// A shell ignores SIGINT and SIGQUIT in what a script starts in the background. Servers install handlers all the same.
+#[test]
+fn an_ignored_signal_reaches_a_program_with_a_handler() {
+    let directory = scratch("profile-ignored");
+    let source = "#include <signal.h>\n#include <unistd.h>\n\
+        static void quit(int signal) { _exit(signal); }\n\
+        int main(void) { signal(SIGQUIT, quit); signal(SIGWINCH, quit); alarm(60); write(1, \"ready\\n\", 6); for (;;) pause(); }";
+    let program = compile(&directory, "handlers", source, &["-w"]);
+    for (command, signal) in
+        [("profile", libc::SIGQUIT), ("check", libc::SIGQUIT), ("profile", libc::SIGWINCH)]
+    {
+        let mut child = latchwork();
+        child.args([command, "--"]).arg(&program).stdout(Stdio::piped()).stderr(Stdio::null());
+        // SAFETY: the closure makes one call, which may be made between fork and exec.
+        unsafe {
+            child.pre_exec(move || {
+                libc::signal(signal, libc::SIG_IGN);
+                Ok(())
+            })
+        };
+        let mut child = child.spawn().unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+        send(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(signal), "{command}");
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`mapping`] | which memory a forked child shares with its parent |
 //! | [`alone`] | sections that one thread at a time is in |
 //! | [`place`], [`memory`] | memory for raw locks that do not fit into their objects |
+//! | [`heap`] | what the reports of checks allocate |
 //! | [`wiped`] | words by which a forked child notices that it is one |
 //! | [`kernel`] | system calls, past other libraries |
 //! | [`stderr`], [`log`] | where reports go: the stream, or a file of lines |
@@ -29,6 +30,7 @@ pub(crate) mod counters;
 pub(crate) mod dynamic;
 pub(crate) mod exit;
 pub(crate) mod generation;
+mod heap;
 pub(crate) mod identity;
 pub(crate) mod index;
 pub(crate) mod interface;

@@ -22,11 +22,17 @@ const CPP_FUNCTIONS: &str = "lock try_lock call_once apply __apply_impl invoke _
 /// Words of which a wrapper's name has at least one.
 const ESSENTIAL: &str = "rwmutex unlock mutex lock locks locker guard acquire rdlock wrlock spinlock rwlock spin mtx sem \
     semaphore cond condition condvar cv critical enter timedwait wait cs locked shared exclusive signal \
-    broadcast unique rw";
+    broadcast unique rw monitor";
 
 /// The other words that a wrapper's name may have. A function whose name has a word that is in neither list is no wrapper.
-const OTHERS: &str = "alloc create new free unlocker release leave destroy init scoped rd wr read write reader writer auto \
-    try timed until var variable section raw impl slow inline mysql psi my native noninlined sqlite3 pthread";
+const OTHERS: &str = "alloc allocate create new free unlocker release leave destroy init initialize scoped rd wr read write \
+    reader writer auto try timed until var variable section raw rec impl slow inline noninlined contended without safepoint check \
+    platform";
+
+/// Libraries and programs whose wrappers begin with these words: libuv, GLib, Ruby, APR, OpenSSL, CPython, QEMU, PulseAudio, SDL, BIND,
+/// nginx, the Java VM and others.
+const PREFIXES: &str =
+    "my mysql psi native sqlite3 pthread uv g rb nativethread apr thread crypto py qemu pa sdl isc ngx posix";
 
 /// Whether `word` is one of `words`.
 pub(super) fn is_among(words: &str, word: &str) -> bool {
@@ -50,7 +56,8 @@ pub fn is_wrapper(function: &str) -> bool {
     let last = plain.rsplit("::").next().expect("one part");
     let words = words(last);
     let is_essential = |word: &String| is_among(ESSENTIAL, word);
-    words.iter().any(is_essential) && words.iter().all(|word| is_essential(word) || is_among(OTHERS, word))
+    let is_other = |word: &String| is_among(OTHERS, word) || is_among(PREFIXES, word);
+    words.iter().any(is_essential) && words.iter().all(|word| is_essential(word) || is_other(word))
 }
 
 /// Which frame of a stack, whose frames are numbers in `frames`, names the place: the first that is no wrapper. A stack of
@@ -140,6 +147,24 @@ mod tests {
             "kyotocabinet::RWLock::unlock",
             "rocksdb::port::RWMutex::RWMutex",
             "leveldb::MutexLock::~MutexLock",
+            "uv_mutex_lock",
+            "uv_sem_init",
+            "g_mutex_lock",
+            "g_rec_mutex_lock",
+            "g_rw_lock_reader_lock",
+            "rb_native_mutex_initialize",
+            "apr_thread_mutex_lock",
+            "CRYPTO_THREAD_write_lock",
+            "PyThread_allocate_lock",
+            "PyCOND_TIMEDWAIT",
+            "qemu_mutex_lock_impl",
+            "pa_mutex_lock",
+            "SDL_LockMutex",
+            "ngx_thread_mutex_create",
+            "Mutex::lock_without_safepoint_check",
+            "Mutex::lock_contended",
+            "MonitorLocker::MonitorLocker",
+            "os::PlatformMonitor::PlatformMonitor",
         ] {
             assert!(is_wrapper(name), "{name}");
         }
@@ -154,6 +179,13 @@ mod tests {
             "read",
             "write",
             "kyotocabinet::CacheDB::accept",
+            "take_gil",
+            "qemu_main_loop",
+            "g_thread_pool_push",
+            "apr_queue_push",
+            "ngx_thread_pool_cycle",
+            "uv_queue_work",
+            "CompileBroker::compile_method_base",
         ] {
             assert!(!is_wrapper(name), "{name}");
         }
