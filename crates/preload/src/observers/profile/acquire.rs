@@ -392,6 +392,7 @@ unsafe fn contended(
     if is_closer {
         return wait_closely(local, call, waiting, block);
     }
+    waits::expect(local, &waiting.ended(start));
     let (result, end) = waiting.wait(local, call, block);
     let Some(end) = end else { return result };
     if result != 0
@@ -402,7 +403,7 @@ unsafe fn contended(
     }
     // From here on the thread delays the others: it does no more than it must.
     has(local, entry, call, depth, end);
-    waits::note(local, call.address, &waiting.ended(end), None);
+    waits::note_expected(local, call.address, &waiting.ended(end));
     if let Some(object) = object {
         succession::mark_some(local, object, call.address);
     }
