@@ -576,6 +576,15 @@ fn programs_run_as_before() {
     }
 }
 
+/// Where the recorder makes the first attempt at a lock of glibc's itself, the lock looks as glibc's own function leaves it.
+#[test]
+fn locks_look_as_glibc_leaves_them() {
+    let Some(program) = compile("alike.c", "alike", &[]) else { return };
+    for profiled in [false, true] {
+        Setting { profiled, ..Setting::new("glibc", "glibc") }.check(&program);
+    }
+}
+
 /// A process that hardly locks occupies the memory of a few pages with its recording, on any file system. (The files of a test
 /// lie in memory elsewhere. Some file systems fill 2 MiB where a program touches 4 KiB of a file.)
 #[test]

@@ -39,16 +39,56 @@ pub(super) unsafe fn acquire(
     block: impl FnMut() -> c_int,
 ) -> c_int {
     // SAFETY: the caller's object is live.
+    unsafe { acquire_at_once(call, origin, |_| None, |_| None, attempt, block) }
+}
+
+/// As [`acquire`]. On the short way `at_once` makes the attempt, if it can, with the thread's number. So does
+/// `again` for a recursive mutex, and says whether the thread had it before.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(always)]
+pub(super) unsafe fn acquire_at_once(
+    call: Call,
+    origin: Origin,
+    at_once: impl Fn(u32) -> Option<c_int>,
+    again: impl Fn(u32) -> Option<(c_int, bool)>,
+    attempt: impl Fn() -> c_int,
+    block: impl FnMut() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's object is live.
     unsafe {
         match fast::count(call, origin) {
-            Way::Short => match attempt() {
-                0 => 0,
-                result => counted_too_early(call, result, block),
+            Way::Short(tid) => match at_once(tid) {
+                Some(0) => 0,
+                Some(result) => counted_too_early(call, result, block),
+                None => acquire_counted(call, attempt, block),
             },
-            Way::Recursive(entry) => acquire_recursive(call, origin, entry, attempt, block),
-            Way::Free(entry) => acquire_free(call, origin, entry, attempt, block),
+            Way::Recursive(entry, tid) => match again(tid) {
+                Some((0, nested)) => {
+                    fast::count_recursive(entry, origin, nested);
+                    0
+                }
+                _ => acquire_recursive(call, origin, entry, attempt, block),
+            },
+            Way::Free(entry) => acquire_free(call, origin, entry, at_once, attempt, block),
             Way::Long => acquire_long_way(call, origin, attempt, block),
         }
+    }
+}
+
+/// A call that is counted. It is a function of its own, so that its caller saves no registers.
+///
+/// # Safety
+///
+/// The object is live.
+#[inline(never)]
+unsafe fn acquire_counted(call: Call, attempt: impl Fn() -> c_int, block: impl FnMut() -> c_int) -> c_int {
+    match attempt() {
+        0 => 0,
+        // SAFETY: the caller's object is live.
+        result => unsafe { counted_too_early(call, result, block) },
     }
 }
 
@@ -114,11 +154,12 @@ unsafe fn acquire_free(
     call: Call,
     origin: Origin,
     entry: &'static Entry,
+    at_once: impl Fn(u32) -> Option<c_int>,
     attempt: impl Fn() -> c_int,
     block: impl FnMut() -> c_int,
 ) -> c_int {
-    fast::count_free(call, origin, entry);
-    match attempt() {
+    let tid = fast::count_free(call, origin, entry);
+    match at_once(tid).unwrap_or_else(&attempt) {
         0 => 0,
         // SAFETY: the caller's object is live.
         result => unsafe { counted_too_early(call, result, block) },
@@ -247,8 +288,9 @@ fn sample(local: &mut Local, place: Place, call: Call) {
         place.entry.first.store(first - 1, Relaxed);
         return measure(local, place, call, 0);
     }
-    local.countdown = local.countdown.saturating_sub(1);
-    if local.countdown == 0 {
+    if local.countdown > 1 {
+        local.countdown -= 1;
+    } else {
         let weight = HOLD_PERIODS[usize::from(local.measured >= MOST_MEASURED)];
         local.measured = local.measured.saturating_add(1);
         local.countdown = local.chance.around(1 << weight);
@@ -392,6 +434,7 @@ unsafe fn contended(
     if is_closer {
         return wait_closely(local, call, waiting, block);
     }
+    waits::expect(local, &waiting.ended(start));
     let (result, end) = waiting.wait(local, call, block);
     let Some(end) = end else { return result };
     if result != 0
@@ -402,7 +445,7 @@ unsafe fn contended(
     }
     // From here on the thread delays the others: it does no more than it must.
     has(local, entry, call, depth, end);
-    waits::note(local, call.address, &waiting.ended(end), None);
+    waits::note_expected(local, call.address, &waiting.ended(end));
     if let Some(object) = object {
         succession::mark_some(local, object, call.address);
     }

@@ -18,12 +18,12 @@ pub(super) unsafe fn attempt(call: Call, origin: Origin, attempt: impl Fn() -> c
     // SAFETY: the caller's object is live.
     unsafe {
         match fast::count(call, origin) {
-            Way::Short => match attempt() {
+            Way::Short(_) => match attempt() {
                 0 => 0,
                 result => attempt_long_way(call, None, || result),
             },
             Way::Free(entry) => attempt_free(call, origin, entry, attempt),
-            Way::Recursive(_) | Way::Long => attempt_long_way(call, Some(origin), attempt),
+            Way::Recursive(..) | Way::Long => attempt_long_way(call, Some(origin), attempt),
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::file::record;
 use super::index::prefetch;
 use super::{filter, objects};
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::*;
 
@@ -32,23 +33,23 @@ pub(super) fn is_reading(depth: u8) -> bool {
 #[repr(C)]
 pub(super) struct Entries {
     first: AtomicPtr<Entry>,
-    /// Their number less one.
+    /// The place of the last one, in bytes.
     mask: AtomicU32,
 }
 
 impl Entries {
     /// How many there are.
     pub(super) fn size(&self) -> usize {
-        self.mask.load(Relaxed) as usize + 1
+        self.mask.load(Relaxed) as usize / size_of::<Entry>() + 1
     }
 
     /// These, from here on.
     pub(super) fn set(&self, entries: &'static [Entry]) {
         self.first.store(entries.as_ptr().cast_mut(), Release);
-        self.mask.store(entries.len() as u32 - 1, Release); // (D)
+        self.mask.store((size_of_val(entries) - size_of::<Entry>()) as u32, Release); // (D)
     }
 
-    /// The entry for the object at this address, if there is one.
+    /// The entry for the object at this address, if there is one. The caller is the thread that has these entries.
     #[inline(always)]
     pub(super) fn of(&self, address: usize) -> Option<&'static Entry> {
         self.of_mixed(filter::mix(address), address)
@@ -57,22 +58,45 @@ impl Entries {
     /// As `of`, for an address that [`filter::mix`] has mixed.
     #[inline(always)]
     pub(super) fn of_mixed(&self, mixed: u64, address: usize) -> Option<&'static Entry> {
-        let places = filter::places_of(mixed, self.mask.load(Relaxed));
-        let entries = self.first.load(Relaxed);
-        // SAFETY: the entries are as many as the places, because `set` changes both. The memory stays mapped.
-        let [first, second] = places.map(|place| unsafe { &*entries.add(place) });
-        if first.address.load(Relaxed) == address as u64 {
-            return Some(first);
+        // An atomic load would be an instruction of its own, which an ordinary one need not be.
+        // SAFETY: only the calling thread writes the mask and the entries. Each place has an entry, because `set` changes both. The
+        // memory stays mapped.
+        unsafe {
+            let [first, second] = filter::places_of(mixed, *self.mask.as_ptr());
+            let first = self.at_byte(first);
+            if *first.address.as_ptr() == address as u64 {
+                return Some(first);
+            }
+            self.second(second, address)
         }
-        (second.address.load(Relaxed) == address as u64).then_some(second)
+    }
+
+    /// The entry at this place, if it is that of the object. Most objects have the first of their places.
+    ///
+    /// # Safety
+    ///
+    /// An entry begins so many bytes from the first one.
+    #[inline(always)]
+    unsafe fn second(&self, place: usize, address: usize) -> Option<&'static Entry> {
+        cold_path();
+        // SAFETY: the caller says that there is an entry.
+        let entry = unsafe { self.at_byte(place) };
+        (entry.address.load(Relaxed) == address as u64).then_some(entry)
+    }
+
+    /// # Safety
+    ///
+    /// An entry begins so many bytes from the first one.
+    #[inline(always)]
+    unsafe fn at_byte(&self, place: usize) -> &'static Entry {
+        // SAFETY: the caller says that there is an entry. The memory stays mapped.
+        unsafe { &*self.first.load(Relaxed).byte_add(place) }
     }
 
     /// Asks the processor for the entries that an object may have.
     #[inline(always)]
     pub(super) fn prefetch(&self, address: usize) {
-        for place in filter::places(address, self.mask.load(Relaxed)) {
-            prefetch(self.at(place));
-        }
+        self.candidates(address).into_iter().for_each(prefetch);
     }
 
     /// The entry at a place, which is below [`size`](Self::size).
@@ -83,13 +107,20 @@ impl Entries {
         unsafe { &*self.first.load(Relaxed).add(place) }
     }
 
-    /// The place for an object that has none, or whose entry is not valid any more.
-    pub(super) fn choose(&self, address: usize) -> usize {
-        let [first, second] = filter::places(address, self.mask.load(Relaxed));
+    /// The entries at the two places for an object.
+    #[inline(always)]
+    fn candidates(&self, address: usize) -> [&'static Entry; 2] {
+        // SAFETY: there is an entry at each place.
+        filter::places(address, self.mask.load(Relaxed)).map(|place| unsafe { self.at_byte(place) })
+    }
+
+    /// The entry for an object that has none, or whose entry is not valid any more.
+    pub(super) fn choose(&self, address: usize) -> &'static Entry {
+        let [first, second] = self.candidates(address);
         let address = address as u64;
-        let object = |place: usize| self.at(place).address.load(Relaxed);
+        let object = |entry: &Entry| entry.address.load(Relaxed);
         // An entry whose lock the thread holds stays, if it can.
-        let is_busy = |place: usize| self.at(place).open.load(Relaxed) != 0;
+        let is_busy = |entry: &Entry| entry.open.load(Relaxed) != 0;
         let is_second = object(second) == address
             || object(first) != address && (object(second) == 0 || object(first) != 0 && is_busy(first));
         if is_second { second } else { first }
@@ -104,7 +135,7 @@ impl Entries {
         !entries.is_null()
             && filter::places(address, mask).iter().any(|place| {
                 // SAFETY: there is an entry at each place, and the memory of tables stays mapped.
-                let entry = unsafe { &*entries.add(*place) };
+                let entry = unsafe { &*entries.byte_add(*place) };
                 is_reading(entry.depth.load(Relaxed)) && entry.address.load(Relaxed) == address as u64
             })
     }

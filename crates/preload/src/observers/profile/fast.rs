@@ -51,11 +51,11 @@ impl Local {
 
 /// What [`count`] says of an acquisition.
 pub(super) enum Way {
-    /// It is counted.
-    Short,
+    /// It is counted. The number is the thread's, as glibc knows it.
+    Short(u32),
     /// The thread counts it in this entry when it has the lock ([`count_recursive`]). The object is a recursive mutex, which says only
-    /// then whether the thread had it before.
-    Recursive(&'static Entry),
+    /// then whether the thread had it before. The number is as above.
+    Recursive(&'static Entry, u32),
     /// The thread may count it in this entry as a free section ([`count_free`]).
     Free(&'static Entry),
     /// Nothing is counted.
@@ -71,18 +71,25 @@ pub(super) fn count(call: Call, origin: Origin) -> Way {
     }
     let mixed = filter::mix(call.address);
     let Some(entry) = local.shared.entries.of_mixed(mixed, call.address) else { return Way::Long };
-    let (own, now) = (entry.filter.load(Relaxed), filter::at(mixed).load(Relaxed));
-    if own != now || local.countdown <= 1 {
+    let now = filter::at(mixed).load(Relaxed);
+    // SAFETY: only the calling thread writes it. An ordinary load can be a part of the comparison.
+    if unsafe { *entry.filter.as_ptr() } != now {
+        let own = entry.filter.load(Relaxed);
         let recursive = call.kind() == kind::MUTEX && own == filter::expected(now, true);
         return match () {
-            () if own != now && own == now & !WATCHED && local.free_calls != 0 => Way::Free(entry),
-            () if recursive && local.countdown > 1 => Way::Recursive(entry),
+            () if own == now & !WATCHED && local.free_calls != 0 => Way::Free(entry),
+            () if recursive && local.countdown > 1 => Way::Recursive(entry, local.tid),
             () => Way::Long,
         };
     }
-    local.countdown -= 1;
+    local.countdown = local.countdown.wrapping_sub(1);
+    if local.countdown == 0 {
+        // The long way counts down, too.
+        local.countdown = 1;
+        return Way::Long;
+    }
     note(entry, call.is_read(), call.depth(), origin.caller, origin.slot);
-    Way::Short
+    Way::Short(local.tid)
 }
 
 /// The calling thread's entry for an object that is no lock, if there is nothing to record of a call but its number.
@@ -105,7 +112,7 @@ pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
         return bump_short(&entry.reads);
     }
     if let Some(local) = threads::known(Current::get()) {
-        local.countdown = local.countdown.saturating_sub(1);
+        local.countdown = local.countdown.saturating_sub(1).max(1);
     }
     note(entry, false, RECURSIVE, origin.caller, origin.slot);
 }
@@ -115,14 +122,19 @@ pub(super) fn count_recursive(entry: &Entry, origin: Origin, nested: bool) {
 ///
 /// The section that pays is measured, and stands for this one. So this one does not count down to the next sample. (If it did, and
 /// the countdown were over, each section would pay until no thread waits.)
+///
+/// Returns the thread's number, as glibc knows it.
 #[inline(always)]
-pub(super) fn count_free(call: Call, origin: Origin, entry: &Entry) {
+pub(super) fn count_free(call: Call, origin: Origin, entry: &Entry) -> u32 {
+    let mut tid = 0;
     if let Some(local) = threads::known(Current::get()) {
         local.free_calls -= 1;
+        tid = local.tid;
     }
     let depth = if call.is_read() { FREE_READING } else { FREE };
     note(entry, call.is_read(), depth, origin.caller, origin.slot);
     entry.held_since.store(clock::now(), Relaxed);
+    tid
 }
 
 /// Notes in the thread's entry that it is about to try the lock.

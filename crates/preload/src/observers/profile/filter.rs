@@ -8,7 +8,7 @@
 //! The same hash says where a thread has its entry for an object ([`places`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use latchwork_recording::layout::{ENTRIES, MORE_ENTRIES};
+use latchwork_recording::layout::{ENTRIES, Entry, MORE_ENTRIES};
 
 /// Numbers in the filter: 16 KiB, so that objects of one program seldom share one.
 const FILTERS: usize = 4096;
@@ -32,10 +32,11 @@ pub(super) fn expected(filter: u32, recursive: bool) -> u32 {
     if recursive { filter | RECURSIVE } else { filter }
 }
 
-/// Mixes an address. The upper bits are the best.
+/// Mixes an address, of which the lowest two bits are 0. The upper bits are the best.
 #[inline(always)]
 pub(super) fn mix(address: usize) -> u64 {
-    (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    // A quarter of 2^64 divided by the golden ratio: words that follow each other get numbers far apart.
+    (address as u64).wrapping_mul(0x278d_de6e_5fd2_9f05)
 }
 
 /// The slot of an address in a table with so many slots, a power of two.
@@ -87,7 +88,7 @@ pub(super) fn clear_all() {
     }
 }
 
-/// The two places at which a thread with [`Local::mask`] can have an entry for an object.
+/// The two places at which a thread with this [`Entries::mask`](super::entries::Entries::mask) can have an entry for an object, in bytes.
 #[inline(always)]
 pub(super) fn places(address: usize, mask: u32) -> [usize; 2] {
     places_of(mix(address), mask)
@@ -95,7 +96,8 @@ pub(super) fn places(address: usize, mask: u32) -> [usize; 2] {
 
 #[inline(always)]
 pub(super) fn places_of(mixed: u64, mask: u32) -> [usize; 2] {
-    const { assert!(ENTRIES.is_power_of_two() && MORE_ENTRIES == FILTERS) };
-    let first = (mixed >> (u64::BITS - FILTERS.ilog2())) as usize & mask as usize;
-    [first, first ^ 1]
+    const { assert!(ENTRIES.is_power_of_two() && MORE_ENTRIES == FILTERS && size_of::<Entry>().is_power_of_two()) };
+    const BITS: u32 = (FILTERS * size_of::<Entry>()).ilog2();
+    let first = (mixed >> (u64::BITS - BITS)) as usize & mask as usize;
+    [first, first ^ size_of::<Entry>()]
 }

@@ -24,6 +24,7 @@
 //! | [`filter`] | what sends the calls of all threads the long way |
 //! | [`file`], [`index`] | the mapped file; hash tables from keys to records |
 //! | [`session`], [`clock`] | the number of the session; the time |
+//! | [`at_once`] | the first attempt at a lock of glibc's |
 //! | [`below`] | the functions below the layer |
 //!
 //! A module imports only modules that stand below it in this table, or beside it.
@@ -54,7 +55,7 @@ use crate::state::line::Line;
 use crate::state::stderr;
 use crate::state::table::TABLE;
 use crate::state::wiped;
-use acquire::acquire;
+use acquire::{acquire, acquire_at_once};
 use attempts::attempt;
 use below::{BELOW, TRY_MUTEX, WITHOUT, over};
 use calls::{Call, Origin};
@@ -68,6 +69,7 @@ use release::release;
 
 mod account;
 mod acquire;
+mod at_once;
 mod attempts;
 mod below;
 mod calls;
@@ -85,6 +87,7 @@ mod modules;
 mod objects;
 pub(super) mod own;
 mod pending;
+
 mod recording;
 mod release;
 mod sampling;
@@ -130,6 +133,7 @@ pub(crate) fn prepare(mutex: Option<&'static [u8]>, rwlock: Option<&'static [u8]
     } else if mutex.is_none() {
         TRY_MUTEX.set(BELOW.mutex_trylock.get());
     }
+    at_once::prepare();
     sleeps::prepare(mutex.is_none());
 }
 
@@ -266,7 +270,9 @@ macro_rules! acquiring {
 }
 
 acquiring! {
-    mutex_lock(m: *mut Mutex) = |call, from| acquire(Call::of_mutex(m), from, move || TRY_MUTEX.get()(m), call);
+    mutex_lock(m: *mut Mutex) = |call, from| acquire_at_once(
+        Call::of_mutex(m), from, |tid| at_once::try_lock(m, tid), |tid| at_once::try_recursive(m, tid),
+        move || TRY_MUTEX.get()(m), call);
     mutex_trylock(m: *mut Mutex) = |call, from| attempt(Call::of_mutex(m), from, call);
     mutex_timedlock(m: *mut Mutex, time: Time) =
         |call, from| acquire(Call::of_mutex(m), from, move || {
@@ -278,9 +284,11 @@ acquiring! {
         }, call);
 
     rwlock_rdlock(l: *mut RwLock) =
-        |call, from| acquire(reading(l), from, move || BELOW.rwlock_tryrdlock.get()(l), call);
+        |call, from| acquire_at_once(reading(l), from, |_| at_once::try_read(l), |_| None,
+            move || BELOW.rwlock_tryrdlock.get()(l), call);
     rwlock_wrlock(l: *mut RwLock) =
-        |call, from| acquire(writing(l), from, move || BELOW.rwlock_trywrlock.get()(l), call);
+        |call, from| acquire_at_once(writing(l), from, |tid| at_once::try_write(l, tid), |_| None,
+            move || BELOW.rwlock_trywrlock.get()(l), call);
     rwlock_tryrdlock(l: *mut RwLock) = |call, from| attempt(reading(l), from, call);
     rwlock_trywrlock(l: *mut RwLock) = |call, from| attempt(writing(l), from, call);
     rwlock_timedrdlock(l: *mut RwLock, time: Time) =

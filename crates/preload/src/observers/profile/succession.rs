@@ -68,16 +68,25 @@ pub(super) fn mark(local: &Local, object: &Object, address: usize, weight: u8) {
 }
 
 /// As `mark`, for a part of those acquisitions that meet contention.
+#[inline(always)]
 pub(super) fn mark_some(local: &mut Local, object: &Object, address: usize) {
+    if local.until_mark == 0 {
+        mark_one(local, object, address);
+    } else {
+        local.until_mark -= 1;
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn mark_one(local: &mut Local, object: &Object, address: usize) {
     if local.contended < FIRST {
         local.contended += 1;
         mark(local, object, address, 0);
-    } else if local.until_mark == 0 {
+    } else {
         // Random distances of this mean, so that no pattern of the program is missed or met.
         local.until_mark = local.chance.around(1 << PERIOD) - 1;
         mark(local, object, address, PERIOD);
-    } else {
-        local.until_mark -= 1;
     }
 }
 

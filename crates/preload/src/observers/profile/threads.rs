@@ -12,7 +12,7 @@ use super::homes::{self, Home, Shared};
 use super::objects::{self, Found, Spare};
 use super::sampling::Rates;
 use super::stack::Cache;
-use super::{clock, filter, modules, pending, session, tallies};
+use super::{at_once, clock, filter, modules, pending, session, tallies};
 use crate::state::kernel;
 use crate::state::memory::quietly;
 use core::ptr::null_mut;
@@ -49,12 +49,14 @@ const CROWDED: u32 = 256;
 pub(super) struct Local {
     /// Other threads may read it.
     pub(super) shared: Shared,
-    /// Acquisitions until the next measured hold time.
+    /// Acquisitions until the next measured hold time. It is never 0.
     pub(super) countdown: u32,
     /// Locks whose release has something to record, and [`NOTED`]. While it is not 0, each unlock call goes the long way.
     pub(super) attention: u32,
     /// So many of the next acquisitions take the short way also while threads wait. See [`has_paid`](Self::has_paid).
     pub(super) free_calls: u32,
+    /// The thread's number, as glibc knows it.
+    pub(super) tid: u32,
     /// For how many acquisitions the one behind these pays: the logarithm to base 2.
     pub(super) pay_weight: u8,
     /// The thread's number in [`homes`].
@@ -308,6 +310,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
     unsafe {
         (*local).shared.inside.store(true, Relaxed);
         (&raw mut (*local).home).write(index as u32);
+        (&raw mut (*local).tid).write(at_once::number());
         (&raw mut (*local).table).write(table);
         (&raw mut (*local).thread).write(thread);
         (&raw mut (*local).thread_index).write(thread_index);
@@ -376,7 +379,8 @@ impl Local {
     /// The session that the thread is in.
     #[inline(always)]
     pub(super) fn session(&self) -> u64 {
-        self.shared.session.load(Relaxed)
+        // SAFETY: only the calling thread writes it. An ordinary load can be a part of a comparison.
+        unsafe { *self.shared.session.as_ptr() }
     }
 
     /// The thread's entry for the object, if it is valid for the object that is there now.
@@ -430,15 +434,14 @@ impl Local {
 
     /// Gives an object an entry.
     fn occupy(&mut self, address: usize, found: Found) -> Place {
-        let mut index = self.shared.entries.choose(address);
-        let before = self.shared.entries.at(index).address.load(Relaxed);
+        let mut entry = self.shared.entries.choose(address);
+        let before = entry.address.load(Relaxed);
         if before != 0 && before != address as u64 {
             self.moved_out += 1;
             if self.moved_out >= CROWDED && self.extend() {
-                index = self.shared.entries.choose(address);
+                entry = self.shared.entries.choose(address);
             }
         }
-        let entry = self.shared.entries.at(index);
         self.empty(entry);
         entry.object.store(found.object, Relaxed);
         entry.class.store(found.class, Relaxed);

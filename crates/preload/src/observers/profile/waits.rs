@@ -43,24 +43,59 @@ pub(super) fn end(local: &Local, now: u64) {
     thread.seen.store(now, Relaxed);
 }
 
+/// Before a wait that is only counted: notes what is known of it. So the thread has less to note when it holds the lock, and delays the
+/// others. `wait` has no length yet. No other wait is noted.
+#[inline(always)]
+pub(super) fn expect(local: &Local, wait: &Wait) {
+    fill(&local.thread.pending, wait);
+}
+
+/// As [`note`], of a wait that was [expected](expect).
+#[inline(always)]
+pub(super) fn note_expected(local: &mut Local, address: usize, wait: &Wait) {
+    let pending = &local.thread.pending;
+    if local.attention & NOTED != 0 || pending.start.load(Relaxed) != wait.start {
+        // A signal handler has waited meanwhile.
+        return note_unexpected(local, address, wait);
+    }
+    pending.nanos.store(wait.nanos, Relaxed);
+    publish(local, address, wait.class);
+}
+
+#[cold]
+#[inline(never)]
+fn note_unexpected(local: &mut Local, address: usize, wait: &Wait) {
+    note(local, address, wait, None);
+}
+
+#[inline(always)]
+fn fill(pending: &Pending, wait: &Wait) {
+    pending.object.store(wait.object, Relaxed);
+    pending.serial.store(wait.serial, Relaxed);
+    pending.waiter.store(wait.waiter, Relaxed);
+    pending.start.store(wait.start, Relaxed);
+    pending.weight.store(wait.weight, Relaxed);
+}
+
+#[inline(always)]
+fn publish(local: &mut Local, address: usize, class: u32) {
+    local.thread.pending.class.store(class + 1, Release);
+    local.waited_for = address;
+    local.attention |= NOTED;
+}
+
 /// Notes a wait that has ended. One that was noted before is settled first. `address`: that of the lock that the thread holds now, if
 /// the wait was only counted, and no thread looked closely meanwhile; else 0. `parts`: those of a wait whose holders are known.
 #[inline(always)]
 pub(super) fn note(local: &mut Local, address: usize, wait: &Wait, parts: Option<&Parts>) {
     settle(local);
     let pending = &local.thread.pending;
-    pending.object.store(wait.object, Relaxed);
-    pending.serial.store(wait.serial, Relaxed);
-    pending.waiter.store(wait.waiter, Relaxed);
-    pending.start.store(wait.start, Relaxed);
+    fill(pending, wait);
     pending.nanos.store(wait.nanos, Relaxed);
-    pending.weight.store(wait.weight, Relaxed);
     if wait.weight != 0 {
         note_parts(pending, parts);
     }
-    pending.class.store(wait.class + 1, Release);
-    local.waited_for = address;
-    local.attention |= NOTED;
+    publish(local, address, wait.class);
 }
 
 #[cold]
