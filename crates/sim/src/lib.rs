@@ -94,7 +94,8 @@ mod topology;
 mod words;
 
 pub use body::{
-    acquired, acquiring, cpu, fail, never_suspend, now, released, set_home, suspend_in, thread, work,
+    acquired, acquiring, cpu, fail, in_pages, never_suspend, now, released, set_home, suspend_in, thread,
+    work,
 };
 pub use error::Error;
 pub use machine::Sim;

@@ -41,6 +41,7 @@ mod caches;
 mod costs;
 mod index;
 mod line;
+mod places;
 
 use crate::events::Time;
 use crate::profile::Profile;
@@ -50,6 +51,8 @@ use caches::Caches;
 use costs::Costs;
 use index::Index;
 use line::{Line, farthest_here, nearest, ones};
+use places::Places;
+use std::ops::Range;
 
 /// No core, line or thread.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -108,6 +111,7 @@ pub(crate) struct Lines {
     costs: Costs,
     lines: Vec<Line>,
     index: Index,
+    places: Places,
     caches: Option<Caches>,
 }
 
@@ -117,6 +121,7 @@ impl Lines {
             costs: Costs::new(profile),
             lines: Vec::new(),
             index: Index::new(),
+            places: Places::default(),
             caches: Caches::new(profile, topology),
         }
     }
@@ -145,6 +150,7 @@ impl Lines {
             self.lines[pair as usize].pair = number;
         }
         self.lines.push(line);
+        self.places.add(address >> 6);
         self.index.insert(address >> 6, number);
         number
     }
@@ -152,6 +158,11 @@ impl Lines {
     /// Moves a line's memory to a node.
     pub(crate) fn set_home(&mut self, line: u32, node: u16) {
         self.at(line).home = node;
+    }
+
+    /// The lines of these addresses divided by 64 keep their offset within their page ([`in_pages`](crate::in_pages)).
+    pub(crate) fn in_pages(&mut self, lines: Range<usize>, rng: &mut Rng) {
+        self.places.in_pages(lines, rng);
     }
 
     /// How long a locked instruction waits before it takes effect, on a line that `core` owns. (On another line it waits for

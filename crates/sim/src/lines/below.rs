@@ -1,7 +1,7 @@
 //! What lies below the cores: which lines have to leave their caches, where those come from that no core has, and how long they
 //! wait for others on the way. With a profile that has no limits, memory alone.
 
-use super::caches::Caches;
+use super::caches::{Caches, Placed};
 use super::line::{Line, ones};
 use super::{Lines, Requester};
 use crate::events::Time;
@@ -12,7 +12,7 @@ impl Lines {
     #[inline]
     pub(super) fn keep(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
         if let Some(caches) = &self.caches
-            && caches.must_keep_private(self.lines.len())
+            && (caches.must_keep_private(self.lines.len()) || self.places.has_pages())
         {
             self.keep_in_cache(topology, number, core, now);
         }
@@ -25,22 +25,22 @@ impl Lines {
             for (line, number) in self.lines.iter().zip(0..) {
                 for core in 0..topology.cores() as u16 {
                     if line.is_at(core) {
-                        caches.use_private(core, number);
+                        caches.use_private(core, (number, self.places.of(number)));
                     }
                 }
             }
         }
-        let lines = &mut self.lines;
-        let Some(left) = caches.use_private(core, number) else { return };
+        let (lines, places) = (&mut self.lines, &self.places);
+        let Some(left) = caches.use_private(core, (number, places.of(number))) else { return };
         lines[left as usize].leave(topology, core);
         if caches.keeps_shared() {
-            put_shared(caches, lines, topology.cluster_of(core), left, now);
-        } else if caches.must_keep_shared(lines.len()) {
+            put_shared(caches, lines, topology.cluster_of(core), (left, places.of(left)), now);
+        } else if caches.must_keep_shared(lines.len()) || places.has_pages() {
             caches.keep_shared();
             // All that is there already, and `left`.
             for number in 0..lines.len() as u32 {
                 for cluster in ones(lines[number as usize].cached) {
-                    put_shared(caches, lines, cluster, number, now);
+                    put_shared(caches, lines, cluster, (number, places.of(number)), now);
                 }
             }
         }
@@ -53,9 +53,10 @@ impl Lines {
         if let Some(caches) = &mut self.caches
             && caches.keeps_private()
         {
+            let placed = (number, self.places.of(number));
             let others = line.holders().filter(|other| *other != core);
-            others.for_each(|other| caches.forget_private(other, number));
-            ones(line.cached).for_each(|cluster| caches.forget_shared(cluster, number));
+            others.for_each(|other| caches.forget_private(other, placed));
+            ones(line.cached).for_each(|cluster| caches.forget_shared(cluster, placed));
         }
         line.own(core);
     }
@@ -95,8 +96,8 @@ impl Lines {
 }
 
 /// A cluster's shared cache gets a line, and another may have to leave it for that.
-fn put_shared(caches: &mut Caches, lines: &mut [Line], cluster: u16, number: u32, now: Time) {
-    let Some(left) = caches.put_shared(cluster, number) else { return };
+fn put_shared(caches: &mut Caches, lines: &mut [Line], cluster: u16, line: Placed, now: Time) {
+    let Some(left) = caches.put_shared(cluster, line) else { return };
     let line = &mut lines[left as usize];
     line.cached &= !(1 << cluster);
     if line.modified && line.is_nowhere() {

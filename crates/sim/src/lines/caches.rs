@@ -2,9 +2,8 @@
 //! has a link.
 //!
 //! A core's private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
-//! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. Which pages meet in the
-//! same sets is left to chance, as in memory that an operating system gave out. Where a line lies follows from its number, not from
-//! its address, so it is the same in each run.
+//! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. A line's set follows
+//! from its place (`places.rs`).
 //!
 //! Memory and links serve one line after the other.
 
@@ -15,6 +14,9 @@ use crate::topology::Topology;
 
 /// Bytes of a line.
 const LINE: f64 = 64.0;
+
+/// A line's number, and its place.
+pub(super) type Placed = (u32, u32);
 
 /// Caches of one level.
 struct Level {
@@ -44,15 +46,15 @@ impl Level {
     }
 
     #[inline]
-    fn set(&mut self, cache: usize, line: u32) -> &mut [u32] {
-        let set = cache * self.sets + place(line) as usize % self.sets;
+    fn set(&mut self, cache: usize, place: u32) -> &mut [u32] {
+        let set = cache * self.sets + place as usize % self.sets;
         &mut self.entries[set * self.ways..][..self.ways]
     }
 
     /// Makes `line` the one that was used last. `Some`: it was not there, and this had to leave for it ([`NONE`]: nothing had).
     #[inline]
-    fn touch(&mut self, cache: usize, line: u32) -> Option<u32> {
-        let set = self.set(cache, line);
+    fn touch(&mut self, cache: usize, (line, place): Placed) -> Option<u32> {
+        let set = self.set(cache, place);
         if set[0] == line {
             return None;
         }
@@ -65,8 +67,8 @@ impl Level {
     }
 
     /// It is not there any more, if it was.
-    fn forget(&mut self, cache: usize, line: u32) {
-        let set = self.set(cache, line);
+    fn forget(&mut self, cache: usize, (line, place): Placed) {
+        let set = self.set(cache, place);
         if let Some(at) = set.iter().position(|entry| *entry == line) {
             set[at..].rotate_left(1);
             set[set.len() - 1] = NONE;
@@ -132,7 +134,7 @@ impl Caches {
 
     /// A core uses a line that it has, or has just got. What had to leave its cache.
     #[inline]
-    pub(super) fn use_private(&mut self, core: u16, line: u32) -> Option<u32> {
+    pub(super) fn use_private(&mut self, core: u16, line: Placed) -> Option<u32> {
         self.private.touch(core.into(), line).filter(|left| *left != NONE)
     }
 
@@ -151,17 +153,17 @@ impl Caches {
     }
 
     /// A cluster's shared cache gets a line. What had to leave it.
-    pub(super) fn put_shared(&mut self, cluster: u16, line: u32) -> Option<u32> {
+    pub(super) fn put_shared(&mut self, cluster: u16, line: Placed) -> Option<u32> {
         self.shared.touch(cluster.into(), line).filter(|left| *left != NONE)
     }
 
     /// A core has lost a line to a writer.
-    pub(super) fn forget_private(&mut self, core: u16, line: u32) {
+    pub(super) fn forget_private(&mut self, core: u16, line: Placed) {
         self.private.forget(core.into(), line);
     }
 
     /// So has a cluster.
-    pub(super) fn forget_shared(&mut self, cluster: u16, line: u32) {
+    pub(super) fn forget_shared(&mut self, cluster: u16, line: Placed) {
         if self.shared.is_kept() {
             self.shared.forget(cluster.into(), line);
         }
@@ -191,14 +193,6 @@ fn queue(free: &mut Time, takes: Time, now: Time) -> Time {
     begins - now
 }
 
-/// Where a line lies in the machine's memory, which decides its sets. Each 64 lines whose first touches follow each other lie side
-/// by side, as in a page of 4 KiB. Where those 64 lie is random.
-fn place(number: u32) -> u32 {
-    let mixed = (u64::from(number / 64) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let page = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 38;
-    page as u32 * 64 + number % 64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +201,7 @@ mod tests {
     fn the_line_that_was_used_longest_ago_leaves_its_set() {
         let mut level = Level::new(8, 2);
         level.keep(2);
-        let mut touch = |line: u32| level.touch(1, line);
+        let mut touch = |line: u32| level.touch(1, (line, line));
         // Sets of lines 1, 5, 9: the same.
         assert_eq!((touch(1), touch(5)), (Some(NONE), Some(NONE)));
         assert_eq!(touch(2), Some(NONE), "another set");
@@ -219,12 +213,12 @@ mod tests {
     fn what_is_gone_makes_room() {
         let mut level = Level::new(4, 4);
         level.keep(1);
-        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, *line) == Some(NONE)));
-        level.forget(0, 3);
-        level.forget(0, 7);
-        assert_eq!(level.touch(0, 5), Some(NONE));
-        assert_eq!([1, 2, 4].map(|line| level.touch(0, line)), [None; 3]);
-        assert_eq!(level.touch(0, 3), Some(5));
+        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, (*line, 0)) == Some(NONE)));
+        level.forget(0, (3, 0));
+        level.forget(0, (7, 0));
+        assert_eq!(level.touch(0, (5, 0)), Some(NONE));
+        assert_eq!([1, 2, 4].map(|line| level.touch(0, (line, 0))), [None; 3]);
+        assert_eq!(level.touch(0, (3, 0)), Some(5));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The end of caches, of memory and of links.
 
 use super::*;
-use latchwork_sim::{Memory, Number, set_home};
+use latchwork_sim::{Memory, Number, in_pages, set_home};
 
 const PAGE: usize = 4096;
 const PER_PAGE: usize = PAGE / 64;
@@ -85,6 +85,45 @@ fn what_is_in_the_shared_cache_from_the_beginning_leaves_it() {
         walk(&memory, 64 * PER_PAGE);
         let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
         assert_eq!(timed(|| first.load(Relaxed)), 80);
+    }]);
+}
+
+/// Goes `rounds` times through the lines at equal places of these pages. How long the last round takes for each.
+fn across(pages: &[Page], rounds: usize) -> u64 {
+    let round = || timed(|| pages.iter().for_each(|page| ignore(page.0[5].0.load(Relaxed))));
+    (1..rounds).for_each(|_| ignore(round()));
+    round() / pages.len() as u64
+}
+
+/// A machine with a private cache of 16 sets of 8 ways.
+fn with_sets() -> Profile {
+    let mut profile = small(1, 1);
+    let limits = profile.memory.as_mut().expect("it has one");
+    (limits.private, limits.shared) = (number(8.0), number(512.0));
+    profile
+}
+
+#[test]
+fn lines_at_equal_places_of_pages_meet_in_a_set() {
+    let memory = pages(9);
+    let body = |lines: usize| {
+        in_pages(&memory);
+        across(&memory[..lines], 3)
+    };
+    with_sets().play(vec![&|| assert_eq!(body(8), 1, "as many as the set has ways")]);
+    with_sets().play(vec![&|| assert_eq!(body(9), 20, "one more: each is in the shared cache")]);
+    // The twin, whose lines lie at random places.
+    with_sets().play(vec![&|| assert_eq!(across(&memory, 3), 1)]);
+}
+
+#[test]
+fn lines_at_other_places_of_pages_do_not_meet() {
+    let memory = pages(9);
+    with_sets().play(vec![&|| {
+        in_pages(&memory);
+        let words = || memory.iter().zip(0..).map(|(page, at)| &page.0[at].0);
+        words().for_each(|word| ignore(word.load(Relaxed)));
+        assert_eq!(timed(|| words().for_each(|word| ignore(word.load(Relaxed)))), 9);
     }]);
 }
 
