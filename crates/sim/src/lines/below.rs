@@ -8,11 +8,34 @@ use crate::events::Time;
 use crate::topology::{Place, Topology};
 
 impl Lines {
-    /// A core uses a line that it has, or has just got, and another may have to leave its cache for that.
+    /// A core uses a line that it has, or has just got, and another may have to leave its cache for that. `Some`: the core's
+    /// first-level cache did not have the line, and how long a load takes that finds it in the private one.
     #[inline]
-    pub(super) fn keep(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
+    pub(super) fn keep(&mut self, topology: &Topology, number: u32, core: u16, now: Time) -> Option<Time> {
+        self.keep_private(topology, number, core, now);
+        let caches = self.caches.as_ref()?;
+        if !caches.must_keep_first(self.lines.len(), self.places.has_pages()) {
+            return None;
+        }
+        self.keep_in_first(topology, number, core)
+    }
+
+    fn keep_in_first(&mut self, topology: &Topology, number: u32, core: u16) -> Option<Time> {
+        let caches = self.caches.as_mut()?;
+        if !caches.keeps_first() {
+            caches.keep_first();
+            each_copy(topology, &self.lines, |core, number| {
+                caches.use_first(core, (number, self.places.of(number)));
+            });
+        }
+        caches.use_first(core, (number, self.places.of(number)))
+    }
+
+    /// The same without the first-level cache: what is fetched because a neighbour was needed does not come as far.
+    #[inline]
+    pub(super) fn keep_private(&mut self, topology: &Topology, number: u32, core: u16, now: Time) {
         if let Some(caches) = &self.caches
-            && (caches.must_keep_private(self.lines.len()) || self.places.has_pages())
+            && caches.must_keep_private(self.lines.len(), self.places.has_pages())
         {
             self.keep_in_cache(topology, number, core, now);
         }
@@ -22,20 +45,17 @@ impl Lines {
         let Some(caches) = &mut self.caches else { return };
         if !caches.keeps_private() {
             caches.keep_private();
-            for (line, number) in self.lines.iter().zip(0..) {
-                for core in 0..topology.cores() as u16 {
-                    if line.is_at(core) {
-                        caches.use_private(core, (number, self.places.of(number)));
-                    }
-                }
-            }
+            each_copy(topology, &self.lines, |core, number| {
+                caches.use_private(core, (number, self.places.of(number)));
+            });
         }
         let (lines, places) = (&mut self.lines, &self.places);
         let Some(left) = caches.use_private(core, (number, places.of(number))) else { return };
         lines[left as usize].leave(topology, core);
+        caches.forget_first(core, (left, places.of(left)));
         if caches.keeps_shared() {
             put_shared(caches, lines, topology.cluster_of(core), (left, places.of(left)), now);
-        } else if caches.must_keep_shared(lines.len()) || places.has_pages() {
+        } else if caches.must_keep_shared(lines.len(), places.has_pages()) {
             caches.keep_shared();
             // All that is there already, and `left`.
             for number in 0..lines.len() as u32 {
@@ -51,7 +71,7 @@ impl Lines {
     pub(super) fn take(&mut self, number: u32, core: u16) {
         let line = &mut self.lines[number as usize];
         if let Some(caches) = &mut self.caches
-            && caches.keeps_private()
+            && (caches.keeps_private() || caches.keeps_first())
         {
             let placed = (number, self.places.of(number));
             let others = line.holders().filter(|other| *other != core);
@@ -92,6 +112,13 @@ impl Lines {
     /// How long a line that comes from a core of another node waits for others on the link.
     pub(super) fn on_the_link(&mut self, from: u16, to: u16, now: Time) -> Time {
         self.caches.as_mut().map_or(0, |caches| caches.at_link(from, to, now))
+    }
+}
+
+/// Calls `f` with each core and each line that it has, in the order of the lines' numbers.
+fn each_copy(topology: &Topology, lines: &[Line], mut f: impl FnMut(u16, u32)) {
+    for (line, number) in lines.iter().zip(0..) {
+        (0..topology.cores() as u16).filter(|core| line.is_at(*core)).for_each(|core| f(core, number));
     }
 }
 

@@ -1,9 +1,9 @@
 //! How much caches hold, and how fast memory and links are: `Profile::memory`. Without that section a cache has no end, and neither
 //! has a link.
 //!
-//! A core's private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
+//! A core's first-level cache (where the profile has it), its private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
 //! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. A line's set follows
-//! from its place (`places.rs`).
+//! from its place (`places.rs`). What the first-level cache has, the private one has too.
 //!
 //! Memory and links serve one line after the other.
 
@@ -78,6 +78,9 @@ impl Level {
 
 /// The caches and the ways to memory of a machine.
 pub(super) struct Caches {
+    first: Option<Level>,
+    /// A load that the first-level cache does not have, and the private one has.
+    private_hit: Time,
     private: Level,
     shared: Level,
     /// A load that the cluster's shared cache has.
@@ -103,6 +106,12 @@ impl Caches {
         };
         let nodes = topology.nodes;
         Some(Caches {
+            first: memory
+                .first
+                .as_ref()
+                .zip(memory.first_ways.as_ref())
+                .map(|(size, ways)| Level::new(lines(size), count(ways))),
+            private_hit: memory.private_hit.as_ref().map_or(0, Number::time),
             private: Level::new(lines(&memory.private), count(&memory.private_ways)),
             shared: Level::new(lines(&memory.shared), count(&memory.shared_ways)),
             shared_hit: memory.shared_hit.time(),
@@ -116,16 +125,40 @@ impl Caches {
         })
     }
 
+    /// Whether account has to be kept of first-level caches, with so many lines. `all`: with any number.
+    #[inline]
+    pub(super) fn must_keep_first(&self, lines: usize, all: bool) -> bool {
+        self.first.as_ref().is_some_and(|first| all || lines > first.quarter())
+    }
+
+    /// Whether it is kept.
+    pub(super) fn keeps_first(&self) -> bool {
+        self.first.as_ref().is_some_and(Level::is_kept)
+    }
+
+    pub(super) fn keep_first(&mut self) {
+        if let Some(first) = &mut self.first {
+            first.keep(self.cores);
+        }
+    }
+
+    /// A core uses a line that it has, or has just got. `Some`: its first-level cache does not have it, and how long a load takes
+    /// then.
+    #[inline]
+    pub(super) fn use_first(&mut self, core: u16, line: Placed) -> Option<Time> {
+        self.first.as_mut()?.touch(core.into(), line).map(|_| self.private_hit)
+    }
+
     /// Whether account is kept of private caches.
     #[inline]
     pub(super) fn keeps_private(&self) -> bool {
         self.private.is_kept()
     }
 
-    /// Whether it has to be, with so many lines.
+    /// Whether it has to be, with so many lines, or with any number.
     #[inline]
-    pub(super) fn must_keep_private(&self, lines: usize) -> bool {
-        lines > self.private.quarter()
+    pub(super) fn must_keep_private(&self, lines: usize, all: bool) -> bool {
+        all || lines > self.private.quarter()
     }
 
     pub(super) fn keep_private(&mut self) {
@@ -143,9 +176,9 @@ impl Caches {
         self.shared.is_kept()
     }
 
-    /// Whether it has to be, with so many lines.
-    pub(super) fn must_keep_shared(&self, lines: usize) -> bool {
-        lines > self.shared.quarter()
+    /// Whether it has to be, with so many lines, or with any number.
+    pub(super) fn must_keep_shared(&self, lines: usize, all: bool) -> bool {
+        all || lines > self.shared.quarter()
     }
 
     pub(super) fn keep_shared(&mut self) {
@@ -157,9 +190,19 @@ impl Caches {
         self.shared.touch(cluster.into(), line).filter(|left| *left != NONE)
     }
 
+    /// A line has left a core's private cache, and leaves its first-level one.
+    pub(super) fn forget_first(&mut self, core: u16, line: Placed) {
+        if let Some(first) = self.first.as_mut().filter(|first| first.is_kept()) {
+            first.forget(core.into(), line);
+        }
+    }
+
     /// A core has lost a line to a writer.
     pub(super) fn forget_private(&mut self, core: u16, line: Placed) {
-        self.private.forget(core.into(), line);
+        self.forget_first(core, line);
+        if self.private.is_kept() {
+            self.private.forget(core.into(), line);
+        }
     }
 
     /// So has a cluster.
