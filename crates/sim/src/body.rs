@@ -93,6 +93,17 @@ pub fn set_home<T>(object: &T, node: usize) {
     });
 }
 
+/// The lines of `memory`, which begins a page, keep their offset within their page of 4 KiB from now on, and the pages lie at random
+/// places: lines at equal places of many pages meet in few sets of a cache, as in real memory. To be called before one of them is
+/// touched. Elsewhere lines that are touched one after the other lie side by side, whatever their addresses are, because those
+/// differ from run to run.
+pub fn in_pages<T>(memory: &[T]) {
+    inside("in_pages").with(|s| {
+        let bytes = memory.as_ptr_range();
+        s.lines.in_pages(bytes.start.addr() >> 6..bytes.end.addr().div_ceil(64), &mut s.rng);
+    });
+}
+
 /// Ends the simulation with [`Error::Failed`]: a check did not hold. Nothing on the caller's stack is
 /// dropped.
 pub fn fail(message: impl Into<String>) -> ! {

@@ -64,10 +64,11 @@
 //!
 //! - Memory is sequentially consistent: weak orders are what the loom suite is for. The *cost* of fences
 //!   and of draining the store buffer is there.
-//! - First-level caches and translations (TLBs). With a profile that has no [`Memory`], caches have no size (what was read once
-//!   stays), and bandwidth has no limit but each line's own.
+//! - Translations (TLBs). With a profile that has no [`Memory`], caches have no size (what was read once
+//!   stays), and bandwidth has no limit but each line's own. First-level caches are there if that has [`Memory::first`].
 //! - A line's number, and with it the whole trace, follows from the order of first touch, not from the
-//!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`).
+//!   address. What shares a line does depend on the layout: give objects whole lines (`align(128)`). Which lines meet in a set of a
+//!   cache is left to chance, but for memory given to [`in_pages`].
 
 #[macro_use]
 mod every_word;
@@ -94,7 +95,8 @@ mod topology;
 mod words;
 
 pub use body::{
-    acquired, acquiring, cpu, fail, never_suspend, now, released, set_home, suspend_in, thread, work,
+    acquired, acquiring, cpu, fail, in_pages, never_suspend, now, released, set_home, suspend_in, thread,
+    work,
 };
 pub use error::Error;
 pub use machine::Sim;

@@ -29,8 +29,8 @@
 //! 10. *A locked instruction* waits for the store buffer before it takes effect. For the part `atomic_wait` of its time, other
 //!     cores still see the value from before.
 //! 11. *Caches have an end*, where the profile says which: a line that a core has may have to leave its cache for another, and
-//!     is then in the shared cache of the core's cluster, or in memory only (`caches.rs`). *Memory and links* serve
-//!     one line after the other.
+//!     is then in the shared cache of the core's cluster, or in memory only (`caches.rs`). Where a line lies decides with which
+//!     others it competes for room (`places.rs`). *Memory and links* serve one line after the other.
 //!
 //! A store goes into the store buffer: the thread goes on at once, and others see the line when
 //! the transfer is over and all its earlier stores are done. A locked instruction waits for the
@@ -41,6 +41,7 @@ mod caches;
 mod costs;
 mod index;
 mod line;
+mod places;
 
 use crate::events::Time;
 use crate::profile::Profile;
@@ -50,6 +51,8 @@ use caches::Caches;
 use costs::Costs;
 use index::Index;
 use line::{Line, farthest_here, nearest, ones};
+use places::Places;
+use std::ops::Range;
 
 /// No core, line or thread.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -108,6 +111,7 @@ pub(crate) struct Lines {
     costs: Costs,
     lines: Vec<Line>,
     index: Index,
+    places: Places,
     caches: Option<Caches>,
 }
 
@@ -117,6 +121,7 @@ impl Lines {
             costs: Costs::new(profile),
             lines: Vec::new(),
             index: Index::new(),
+            places: Places::default(),
             caches: Caches::new(profile, topology),
         }
     }
@@ -145,6 +150,7 @@ impl Lines {
             self.lines[pair as usize].pair = number;
         }
         self.lines.push(line);
+        self.places.add(address >> 6);
         self.index.insert(address >> 6, number);
         number
     }
@@ -152,6 +158,11 @@ impl Lines {
     /// Moves a line's memory to a node.
     pub(crate) fn set_home(&mut self, line: u32, node: u16) {
         self.at(line).home = node;
+    }
+
+    /// The lines of these addresses divided by 64 keep their offset within their page ([`in_pages`](crate::in_pages)).
+    pub(crate) fn in_pages(&mut self, lines: Range<usize>, rng: &mut Rng) {
+        self.places.in_pages(lines, rng);
     }
 
     /// How long a locked instruction waits before it takes effect, on a line that `core` owns. (On another line it waits for
@@ -171,46 +182,57 @@ impl Lines {
         kind: Kind,
         now: Time,
     ) -> Option<Service> {
-        let hit = self.find(number, who, kind, now);
-        if hit.is_some() {
-            self.keep(topology, number, who.place.core, now);
+        let line = &self.lines[number as usize];
+        let core = who.place.core;
+        if line.owner != core && !(kind.reads() && line.has(core)) {
+            return None;
         }
-        hit
+        let from_private = self.keep(topology, number, core, now);
+        Some(self.hit_in(from_private, number, who, kind, now))
     }
 
+    /// What a hit costs in the first-level cache, or in the private one, where a load takes `from_private`.
     #[inline]
-    fn find(&mut self, line: u32, who: &Requester, kind: Kind, now: Time) -> Option<Service> {
+    fn hit_in(
+        &mut self,
+        from_private: Option<Time>,
+        number: u32,
+        who: &Requester,
+        kind: Kind,
+        now: Time,
+    ) -> Service {
         let costs = &self.costs;
-        let line = &mut self.lines[line as usize];
-        let core = who.place.core;
-        if line.owner == core {
-            let sibling = line.last_cpu != who.cpu;
-            line.last_cpu = who.cpu;
-            let own = if sibling { costs.clean[Distance::Sibling as usize] } else { 0 };
-            let (done, visible) = match kind {
-                Kind::Read => (now + own.max(costs.hit), 0),
-                Kind::Scan => (now + own.max(costs.scan), 0),
-                Kind::Store => (now + costs.store, (now + costs.store + own).max(who.drained)),
-                Kind::Rmw => {
-                    let done = now + own + (costs.atomic - costs.atomic_wait);
-                    (done, done)
-                }
-            };
-            if !kind.reads() {
-                line.modified = true;
-                // Others' requests come after this instruction; but an owner that goes on and on does
-                // not keep those away that wait already.
-                if line.is_wanted_by_nobody() {
-                    line.free_at = line.free_at.max(visible);
-                }
-            }
-            Some(Service { done, visible, miss: false, remote: false, queued: 0 })
-        } else if kind.reads() && line.has(core) {
-            let hit = if kind == Kind::Scan { costs.scan } else { costs.hit };
-            Some(Service { done: now + hit, visible: 0, miss: false, remote: false, queued: 0 })
-        } else {
-            None
+        let line = &mut self.lines[number as usize];
+        let later = from_private.map_or(0, |load| load.saturating_sub(costs.hit));
+        let (hit, scan) = match later {
+            0 => (costs.hit, costs.scan),
+            _ => (costs.hit + later, costs.scan.max((later as f64 / costs.scan_misses) as Time)),
+        };
+        if line.owner != who.place.core {
+            let hit = if kind == Kind::Scan { scan } else { hit };
+            return Service { done: now + hit, visible: 0, miss: false, remote: false, queued: 0 };
         }
+        let sibling = line.last_cpu != who.cpu;
+        line.last_cpu = who.cpu;
+        let own = if sibling { costs.clean[Distance::Sibling as usize] } else { 0 };
+        let (done, visible) = match kind {
+            Kind::Read => (now + own.max(hit), 0),
+            Kind::Scan => (now + own.max(scan), 0),
+            Kind::Store => (now + costs.store, (now + costs.store + own + later).max(who.drained)),
+            Kind::Rmw => {
+                let done = now + own + later + (costs.atomic - costs.atomic_wait);
+                (done, done)
+            }
+        };
+        if !kind.reads() {
+            line.modified = true;
+            // Others' requests come after this instruction; but an owner that goes on and on does
+            // not keep those away that wait already.
+            if line.is_wanted_by_nobody() {
+                line.free_at = line.free_at.max(visible);
+            }
+        }
+        Service { done, visible, miss: false, remote: false, queued: 0 }
     }
 
     /// How long a request is on its way until it takes a line that is free away from its owner.
@@ -402,7 +424,7 @@ impl Lines {
             return; // from memory: costs nobody anything
         }
         line.free_at = now + self.costs.read[Distance::Socket as usize];
-        self.keep(topology, pair, core, now);
+        self.keep_private(topology, pair, core, now);
     }
 
     /// How many there are.

@@ -99,6 +99,13 @@ pub trait Stage: Sync + Sized {
     /// Called by thread 0 as it begins: puts the memory of `object`, whole pages, at `home`.
     fn place<T>(&self, object: &T, home: Home) -> Result<(), String>;
 
+    /// Called by a thread before `memory`, which begins a page, is touched for the first time: which of its lines meet in a set of a
+    /// cache follows from their offsets within their pages. On native threads that is so in any case.
+    #[inline(always)]
+    fn in_pages<T>(&self, memory: &[T]) {
+        let _ = memory;
+    }
+
     /// Told by a thread that it is about to acquire lock number `lock` of the workload. Only of
     /// acquisitions that exclude all others, here and below.
     #[inline(always)]

@@ -62,6 +62,12 @@ fn chase(cpu: usize, lines: usize) -> Vec<f64> {
 /// Lines of 64 bytes in a KiB.
 const LINES: usize = 16;
 
+/// A load that the first-level cache of so many KiB does not have, and the private one has: a chase through four times as much, or
+/// half of the private cache.
+pub fn private_hit(cpu: usize, first: usize, private: usize) -> Sample {
+    Sample::of(&chase(cpu, (first * 4).min(private / 2) * LINES))
+}
+
 /// A load that the private cache of so many KiB does not have, and the shared one has: a chase through twice as much.
 pub fn shared_hit(cpu: usize, private: usize) -> Sample {
     Sample::of(&chase(cpu, private * 2 * LINES))
@@ -83,8 +89,7 @@ mod tests {
     #[test]
     fn a_chase_takes_time_and_caches_grow_with_their_level() {
         assert!(chase(0, 64).iter().all(|time| *time > 0.0));
-        if let (Some(second), Some(third)) = (cache(0, 2), cache(0, 3)) {
-            assert!(second.kib < third.kib, "{second:?} {third:?}");
-        }
+        let caches: Vec<Cache> = (1..=3).filter_map(|level| cache(0, level)).collect();
+        assert!(caches.is_sorted_by_key(|cache| cache.kib), "{caches:?}");
     }
 }

@@ -312,6 +312,7 @@ impl Calibration {
         let said = |value: usize, source: &str| Number { value: value as f64, source: source.into() };
         let known = "looked up: the kernel says so";
         if let (Some(private), Some(shared)) = (capacity::cache(cpu, 2), capacity::cache(cpu, 3)) {
+            self.first_level(private.kib);
             let hit = capacity::shared_hit(cpu, private.kib);
             let dram = self.profile.lines.dram_local.value;
             let kib = capacity::shared(cpu, private.kib, shared.kib, hit.median, dram);
@@ -330,6 +331,21 @@ impl Calibration {
             });
         }
         self.set_memory(|memory| (memory.bandwidth, memory.link) = (None, None));
+    }
+
+    /// The same of the first-level cache, above a private one of so many KiB.
+    fn first_level(&mut self, private: usize) {
+        let cpu = self.cpu();
+        let Some(first) = capacity::cache(cpu, 1) else { return };
+        let said = |value: usize| {
+            Some(Number { value: value as f64, source: "looked up: the kernel says so".into() })
+        };
+        let what = "a load in a chase through four times the first-level cache";
+        let hit = self.number("memory.private_hit", capacity::private_hit(cpu, first.kib, private), what);
+        self.set_memory(|memory| {
+            (memory.first, memory.first_ways) = (said(first.kib), said(first.ways));
+            memory.private_hit = Some(hit);
+        });
     }
 
     fn set_memory(&mut self, change: impl FnOnce(&mut Memory)) {

@@ -130,6 +130,10 @@ impl Stage for Simulated<'_> {
         Ok(())
     }
 
+    fn in_pages<T>(&self, memory: &[T]) {
+        latchwork_sim::in_pages(memory);
+    }
+
     fn acquiring(_: usize) {
         latchwork_sim::acquiring();
     }

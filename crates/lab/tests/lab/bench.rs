@@ -24,6 +24,14 @@ fn the_table_has_a_line_for_every_lock_and_thread_count() {
     assert!(text.contains("With 2 threads: "), "{text}");
 }
 
+/// The workload fails if a thread finds another line than the next one.
+#[test]
+fn a_working_set_may_have_a_stride() {
+    let settings = ["--set", "kib=1,4", "--set", "order=random,ascending", "--set", "stride=64,256,4096"];
+    let output = bench(&[&["working-set", "--locks", "shfl-rw", "--threads", "1,2"], &settings[..]].concat());
+    assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));
+}
+
 #[test]
 fn json_and_plot_hold_every_point() {
     let folder = scratch("bench-files");

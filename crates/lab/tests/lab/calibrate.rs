@@ -42,6 +42,9 @@ fn a_profile_that_the_simulator_reads() {
     assert!(line("lines.third_party")["source"].as_str().unwrap().starts_with("estimate: "));
     assert_eq!(profile.lines.atomic.value, line("lines.atomic")["value"].as_f64().unwrap());
     let (hit, memory) = (&profile.lines.hit, profile.lines.dram_local.value);
+    if let Some(private_hit) = profile.memory.as_ref().and_then(|limits| limits.private_hit.as_ref()) {
+        assert!(private_hit.source.starts_with("measured: ") && private_hit.value > 0.0, "{private_hit:?}");
+    }
     assert!(memory > 2.0 * hit.value, "memory {memory} ns, a hit {} ns", hit.value);
 }
 

@@ -67,6 +67,17 @@ fn more_sockets_cost_more() {
     assert_eq!(far["points"][0]["extra"]["remote"], 1.0);
 }
 
+#[test]
+fn lines_at_equal_places_of_many_pages_do_not_fit_a_cache() {
+    // Twice as many lines as the private cache has at equal places of pages, and a thirty-second of all that it has.
+    let what = ["working-set", "--machine", "zen3-2", "--locks", "shfl-rw", "--threads", "1"];
+    let lines = ["--set", "kib=16", "--set", "stride=64,4096", "--warm-up", "0.0003"];
+    let document = simulate(&[&what[..], &lines].concat());
+    let points = document["points"].as_array().unwrap();
+    assert!(rate(&points[0]) > 4.0 * rate(&points[1]), "{points:?}");
+    assert!(document["points"] == simulate(&[&what[..], &lines].concat())["points"], "the same twice");
+}
+
 /// Eight readers in turn keep the writer out from the warm-up until after the end.
 #[test]
 fn a_thread_that_never_gets_the_lock_has_the_longest_wait() {

@@ -1,10 +1,9 @@
 //! How much caches hold, and how fast memory and links are: `Profile::memory`. Without that section a cache has no end, and neither
 //! has a link.
 //!
-//! A core's private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
-//! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. Which pages meet in the
-//! same sets is left to chance, as in memory that an operating system gave out. Where a line lies follows from its number, not from
-//! its address, so it is the same in each run.
+//! A core's first-level cache (where the profile has it), its private cache and a cluster's shared one are sets of ways; in each set the line that was used longest ago makes
+//! room. What leaves a private cache goes to the shared cache of its cluster, and from there to memory. A line's set follows
+//! from its place (`places.rs`). What the first-level cache has, the private one has too.
 //!
 //! Memory and links serve one line after the other.
 
@@ -15,6 +14,9 @@ use crate::topology::Topology;
 
 /// Bytes of a line.
 const LINE: f64 = 64.0;
+
+/// A line's number, and its place.
+pub(super) type Placed = (u32, u32);
 
 /// Caches of one level.
 struct Level {
@@ -44,15 +46,15 @@ impl Level {
     }
 
     #[inline]
-    fn set(&mut self, cache: usize, line: u32) -> &mut [u32] {
-        let set = cache * self.sets + place(line) as usize % self.sets;
+    fn set(&mut self, cache: usize, place: u32) -> &mut [u32] {
+        let set = cache * self.sets + place as usize % self.sets;
         &mut self.entries[set * self.ways..][..self.ways]
     }
 
     /// Makes `line` the one that was used last. `Some`: it was not there, and this had to leave for it ([`NONE`]: nothing had).
     #[inline]
-    fn touch(&mut self, cache: usize, line: u32) -> Option<u32> {
-        let set = self.set(cache, line);
+    fn touch(&mut self, cache: usize, (line, place): Placed) -> Option<u32> {
+        let set = self.set(cache, place);
         if set[0] == line {
             return None;
         }
@@ -65,8 +67,8 @@ impl Level {
     }
 
     /// It is not there any more, if it was.
-    fn forget(&mut self, cache: usize, line: u32) {
-        let set = self.set(cache, line);
+    fn forget(&mut self, cache: usize, (line, place): Placed) {
+        let set = self.set(cache, place);
         if let Some(at) = set.iter().position(|entry| *entry == line) {
             set[at..].rotate_left(1);
             set[set.len() - 1] = NONE;
@@ -76,6 +78,9 @@ impl Level {
 
 /// The caches and the ways to memory of a machine.
 pub(super) struct Caches {
+    first: Option<Level>,
+    /// A load that the first-level cache does not have, and the private one has.
+    private_hit: Time,
     private: Level,
     shared: Level,
     /// A load that the cluster's shared cache has.
@@ -101,6 +106,12 @@ impl Caches {
         };
         let nodes = topology.nodes;
         Some(Caches {
+            first: memory
+                .first
+                .as_ref()
+                .zip(memory.first_ways.as_ref())
+                .map(|(size, ways)| Level::new(lines(size), count(ways))),
+            private_hit: memory.private_hit.as_ref().map_or(0, Number::time),
             private: Level::new(lines(&memory.private), count(&memory.private_ways)),
             shared: Level::new(lines(&memory.shared), count(&memory.shared_ways)),
             shared_hit: memory.shared_hit.time(),
@@ -114,16 +125,40 @@ impl Caches {
         })
     }
 
+    /// Whether account has to be kept of first-level caches, with so many lines. `all`: with any number.
+    #[inline]
+    pub(super) fn must_keep_first(&self, lines: usize, all: bool) -> bool {
+        self.first.as_ref().is_some_and(|first| all || lines > first.quarter())
+    }
+
+    /// Whether it is kept.
+    pub(super) fn keeps_first(&self) -> bool {
+        self.first.as_ref().is_some_and(Level::is_kept)
+    }
+
+    pub(super) fn keep_first(&mut self) {
+        if let Some(first) = &mut self.first {
+            first.keep(self.cores);
+        }
+    }
+
+    /// A core uses a line that it has, or has just got. `Some`: its first-level cache does not have it, and how long a load takes
+    /// then.
+    #[inline]
+    pub(super) fn use_first(&mut self, core: u16, line: Placed) -> Option<Time> {
+        self.first.as_mut()?.touch(core.into(), line).map(|_| self.private_hit)
+    }
+
     /// Whether account is kept of private caches.
     #[inline]
     pub(super) fn keeps_private(&self) -> bool {
         self.private.is_kept()
     }
 
-    /// Whether it has to be, with so many lines.
+    /// Whether it has to be, with so many lines, or with any number.
     #[inline]
-    pub(super) fn must_keep_private(&self, lines: usize) -> bool {
-        lines > self.private.quarter()
+    pub(super) fn must_keep_private(&self, lines: usize, all: bool) -> bool {
+        all || lines > self.private.quarter()
     }
 
     pub(super) fn keep_private(&mut self) {
@@ -132,7 +167,7 @@ impl Caches {
 
     /// A core uses a line that it has, or has just got. What had to leave its cache.
     #[inline]
-    pub(super) fn use_private(&mut self, core: u16, line: u32) -> Option<u32> {
+    pub(super) fn use_private(&mut self, core: u16, line: Placed) -> Option<u32> {
         self.private.touch(core.into(), line).filter(|left| *left != NONE)
     }
 
@@ -141,9 +176,9 @@ impl Caches {
         self.shared.is_kept()
     }
 
-    /// Whether it has to be, with so many lines.
-    pub(super) fn must_keep_shared(&self, lines: usize) -> bool {
-        lines > self.shared.quarter()
+    /// Whether it has to be, with so many lines, or with any number.
+    pub(super) fn must_keep_shared(&self, lines: usize, all: bool) -> bool {
+        all || lines > self.shared.quarter()
     }
 
     pub(super) fn keep_shared(&mut self) {
@@ -151,17 +186,27 @@ impl Caches {
     }
 
     /// A cluster's shared cache gets a line. What had to leave it.
-    pub(super) fn put_shared(&mut self, cluster: u16, line: u32) -> Option<u32> {
+    pub(super) fn put_shared(&mut self, cluster: u16, line: Placed) -> Option<u32> {
         self.shared.touch(cluster.into(), line).filter(|left| *left != NONE)
     }
 
+    /// A line has left a core's private cache, and leaves its first-level one.
+    pub(super) fn forget_first(&mut self, core: u16, line: Placed) {
+        if let Some(first) = self.first.as_mut().filter(|first| first.is_kept()) {
+            first.forget(core.into(), line);
+        }
+    }
+
     /// A core has lost a line to a writer.
-    pub(super) fn forget_private(&mut self, core: u16, line: u32) {
-        self.private.forget(core.into(), line);
+    pub(super) fn forget_private(&mut self, core: u16, line: Placed) {
+        self.forget_first(core, line);
+        if self.private.is_kept() {
+            self.private.forget(core.into(), line);
+        }
     }
 
     /// So has a cluster.
-    pub(super) fn forget_shared(&mut self, cluster: u16, line: u32) {
+    pub(super) fn forget_shared(&mut self, cluster: u16, line: Placed) {
         if self.shared.is_kept() {
             self.shared.forget(cluster.into(), line);
         }
@@ -191,14 +236,6 @@ fn queue(free: &mut Time, takes: Time, now: Time) -> Time {
     begins - now
 }
 
-/// Where a line lies in the machine's memory, which decides its sets. Each 64 lines whose first touches follow each other lie side
-/// by side, as in a page of 4 KiB. Where those 64 lie is random.
-fn place(number: u32) -> u32 {
-    let mixed = (u64::from(number / 64) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let page = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 38;
-    page as u32 * 64 + number % 64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +244,7 @@ mod tests {
     fn the_line_that_was_used_longest_ago_leaves_its_set() {
         let mut level = Level::new(8, 2);
         level.keep(2);
-        let mut touch = |line: u32| level.touch(1, line);
+        let mut touch = |line: u32| level.touch(1, (line, line));
         // Sets of lines 1, 5, 9: the same.
         assert_eq!((touch(1), touch(5)), (Some(NONE), Some(NONE)));
         assert_eq!(touch(2), Some(NONE), "another set");
@@ -219,12 +256,12 @@ mod tests {
     fn what_is_gone_makes_room() {
         let mut level = Level::new(4, 4);
         level.keep(1);
-        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, *line) == Some(NONE)));
-        level.forget(0, 3);
-        level.forget(0, 7);
-        assert_eq!(level.touch(0, 5), Some(NONE));
-        assert_eq!([1, 2, 4].map(|line| level.touch(0, line)), [None; 3]);
-        assert_eq!(level.touch(0, 3), Some(5));
+        assert!([1, 2, 3, 4].iter().all(|line| level.touch(0, (*line, 0)) == Some(NONE)));
+        level.forget(0, (3, 0));
+        level.forget(0, (7, 0));
+        assert_eq!(level.touch(0, (5, 0)), Some(NONE));
+        assert_eq!([1, 2, 4].map(|line| level.touch(0, (line, 0))), [None; 3]);
+        assert_eq!(level.touch(0, (3, 0)), Some(5));
     }
 
     #[test]

@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
+    /// A core's first-level cache, in KiB. Not given: what the private cache has costs a hit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<Number>,
+    /// Its ways (a number).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_ways: Option<Number>,
+    /// A load that the first-level cache does not have, and the private one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_hit: Option<Number>,
     /// A core's private cache (the second level), in KiB.
     pub private: Number,
     /// Its ways (a number).
@@ -27,13 +36,20 @@ pub struct Memory {
 
 impl Memory {
     pub(super) fn numbers(&self) -> Vec<(&'static str, &Number)> {
-        let mut all = vec![
+        let first = [
+            ("memory.first", &self.first),
+            ("memory.first_ways", &self.first_ways),
+            ("memory.private_hit", &self.private_hit),
+        ];
+        let mut all: Vec<_> =
+            first.into_iter().filter_map(|(name, number)| Some((name, number.as_ref()?))).collect();
+        all.extend([
             ("memory.private", &self.private),
             ("memory.private_ways", &self.private_ways),
             ("memory.shared", &self.shared),
             ("memory.shared_ways", &self.shared_ways),
             ("memory.shared_hit", &self.shared_hit),
-        ];
+        ]);
         all.extend(self.bandwidth.iter().map(|number| ("memory.bandwidth", number)));
         all.extend(self.link.iter().map(|number| ("memory.link", number)));
         all
@@ -42,10 +58,16 @@ impl Memory {
     pub(super) fn check(&self, shape: &Shape) -> Result<(), String> {
         // Room for the account of all caches.
         const MOST: f64 = 1024.0 * 1024.0;
-        for (field, size, ways) in [
+        let first = match (&self.first, &self.first_ways, &self.private_hit) {
+            (Some(size), Some(ways), Some(_)) => Some(("memory.first", size, ways)),
+            (None, None, None) => None,
+            _ => return Err("memory.first, memory.first_ways and memory.private_hit go together".into()),
+        };
+        let others = [
             ("memory.private", &self.private, &self.private_ways),
             ("memory.shared", &self.shared, &self.shared_ways),
-        ] {
+        ];
+        for (field, size, ways) in first.into_iter().chain(others) {
             if !(1.0..=32.0).contains(&ways.value) {
                 return Err(format!("{field}_ways is {}: it must be between 1 and 32", ways.value));
             }

@@ -78,6 +78,15 @@ fn broken_files_name_the_line() {
     assert!(parse(&pause("pause_every", 2000)).contains("go together"));
     let often = pause("pause", 2000) + &pause("pause_every", 999)[good.len()..];
     assert!(parse(&often).contains("kernel.pause_every must be at least 1000"));
+    let first = |field: &str, value: u32| {
+        format!("\n[memory.{field}]\nvalue = {value}\nsource = \"estimate: a test\"\n")
+    };
+    assert!(parse(&(good.to_owned() + &first("first", 32))).contains("go together"));
+    let whole = first("first", 32) + &first("first_ways", 8) + &first("private_hit", 4);
+    let profile = Profile::parse(&(good.to_owned() + &whole), "f.toml").unwrap();
+    assert_eq!(Profile::parse(&profile.to_toml(), "copy").unwrap(), profile);
+    let many = first("first", 32) + &first("first_ways", 33) + &first("private_hit", 4);
+    assert!(parse(&(good.to_owned() + &many)).contains("memory.first_ways is 33"));
     let slice = include_str!("../../profiles/zen3-2.toml").replace("value = 1400000.0", "value = 999");
     assert!(parse(&slice).contains("eevdf.base_slice must be at least 1000"));
 }

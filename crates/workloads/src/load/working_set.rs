@@ -5,6 +5,8 @@
 //! meanwhile. In random order each line says which is next, so the processor waits for each load; in ascending order
 //! it does not, and many lines are on their way at once.
 //!
+//! At a larger stride than a line, lines at equal places of many pages meet in few sets of a cache.
+//!
 //! This is how the simulated caches and memory are compared with real ones (docs/simulator.md).
 
 use crate::data::{Cell, Line};
@@ -24,11 +26,21 @@ const LINE: usize = 64;
 pub struct WorkingSet {
     lines: usize,
     ascending: bool,
+    /// From a line of a thread to the next one, in lines.
+    stride: usize,
 }
 
 /// A line that says which is next.
 #[repr(align(64))]
 struct Link<M: Machine>(Cell<M>);
+
+/// Lines of a page of 4 KiB.
+const PER_PAGE: usize = 4096 / LINE;
+
+/// From the first line on that begins a page: one of the first [`PER_PAGE`].
+fn from_page<M: Machine>(memory: &[Link<M>]) -> &[Link<M>] {
+    &memory[memory.as_ptr().addr().wrapping_neg() / LINE % PER_PAGE..]
+}
 
 /// The order in which a thread goes round: for each line the next one. A cycle of all, by Sattolo's shuffle.
 pub fn successors(lines: usize, ascending: bool) -> Vec<usize> {
@@ -60,6 +72,12 @@ impl Workload for WorkingSet {
                 "KiB that each thread goes through, in lines of 64 bytes",
             ),
             Parameter::word("order", "random", &["random", "ascending"], "of the lines"),
+            Parameter::word(
+                "stride",
+                "64",
+                &["64", "128", "256", "512", "1024", "2048", "4096"],
+                "bytes from a line to the next in memory",
+            ),
         ],
         threads: Threads::UpToCpus,
         all_threads: |threads| threads,
@@ -71,23 +89,35 @@ impl Workload for WorkingSet {
         WorkingSet {
             lines: (settings.count("kib") * 1024 / LINE).max(2),
             ascending: settings.number("order") != 0.0,
+            // The value of a word is its position.
+            stride: 1 << settings.count("stride"),
         }
     }
 
     fn run<S: Stage, L: Lock<Machine = S::Machine>>(&self, stage: &S, threads: usize) -> Outcome {
         let lock = Line(L::new());
         let next = successors(self.lines, self.ascending);
-        let memory: Vec<Array<Link<S::Machine>>> =
-            (0..threads).map(|_| Array::new(self.lines, |line| Link(Cell::new(next[line] as u64)))).collect();
+        let memory: Vec<Array<Link<S::Machine>>> = (0..threads)
+            .map(|_| {
+                let memory = Array::new(self.lines * self.stride + PER_PAGE, |_| Link(Cell::new(0)));
+                for (line, next) in next.iter().enumerate() {
+                    from_page(&memory)[line * self.stride].0.set((next * self.stride) as u64);
+                }
+                memory
+            })
+            .collect();
         measure::run(stage, threads, &|thread| {
-            let memory = &memory[thread.index];
+            let memory = &from_page(&memory[thread.index])[..self.lines * self.stride];
+            if self.stride > 1 {
+                stage.in_pages(memory);
+            }
             let mut line = 0;
             while thread.running() {
                 let held = thread.read(&*lock);
                 for _ in 0..LINES {
                     let next = memory[line].0.get() as usize;
                     // The processor may go on to a line that does not depend on this load.
-                    let after = if line + 1 < memory.len() { line + 1 } else { 0 };
+                    let after = if line + self.stride < memory.len() { line + self.stride } else { 0 };
                     line = if self.ascending { after } else { next };
                     if next >= memory.len() || self.ascending && next != line {
                         thread.fail(|| format!("line {line} says {next}"));

@@ -1,7 +1,7 @@
 //! The end of caches, of memory and of links.
 
 use super::*;
-use latchwork_sim::{Memory, Number, set_home};
+use latchwork_sim::{Memory, Number, in_pages, set_home};
 
 const PAGE: usize = 4096;
 const PER_PAGE: usize = PAGE / 64;
@@ -35,6 +35,9 @@ fn number(value: f64) -> Number {
 fn small(sockets: usize, clusters: usize) -> Profile {
     let mut profile = machine((sockets, clusters, 8, 1));
     profile.memory = Some(Memory {
+        first: None,
+        first_ways: None,
+        private_hit: None,
         private: number(4.0),
         private_ways: number(8.0),
         shared: number(16.0),
@@ -86,6 +89,87 @@ fn what_is_in_the_shared_cache_from_the_beginning_leaves_it() {
         let first = each(&memory, 64 * PER_PAGE).next().expect("there are 4096");
         assert_eq!(timed(|| first.load(Relaxed)), 80);
     }]);
+}
+
+/// Goes `rounds` times through the lines at equal places of these pages. How long the last round takes for each.
+fn across(pages: &[Page], rounds: usize) -> u64 {
+    let round = || timed(|| pages.iter().for_each(|page| ignore(page.0[5].0.load(Relaxed))));
+    (1..rounds).for_each(|_| ignore(round()));
+    round() / pages.len() as u64
+}
+
+/// A machine with a private cache of 16 sets of 8 ways, and a first-level cache of 8 sets of 4 ways if `first`.
+fn with_sets(first: bool) -> Profile {
+    let mut profile = small(1, 1);
+    let limits = profile.memory.as_mut().expect("it has one");
+    (limits.private, limits.shared) = (number(8.0), number(512.0));
+    if first {
+        (limits.first, limits.first_ways) = (Some(number(2.0)), Some(number(4.0)));
+        limits.private_hit = Some(number(6.0));
+    }
+    profile
+}
+
+#[test]
+fn lines_at_equal_places_of_pages_meet_in_a_set() {
+    let memory = pages(9);
+    let body = |lines: usize| {
+        in_pages(&memory);
+        across(&memory[..lines], 3)
+    };
+    with_sets(false).play(vec![&|| assert_eq!(body(8), 1, "as many as the set has ways")]);
+    with_sets(false).play(vec![&|| assert_eq!(body(9), 20, "one more: each is in the shared cache")]);
+    // The twin, whose lines lie at random places.
+    with_sets(false).play(vec![&|| assert_eq!(across(&memory, 3), 1)]);
+}
+
+#[test]
+fn lines_at_other_places_of_pages_do_not_meet() {
+    let memory = pages(9);
+    with_sets(false).play(vec![&|| {
+        in_pages(&memory);
+        let words = || memory.iter().zip(0..).map(|(page, at)| &page.0[at].0);
+        words().for_each(|word| ignore(word.load(Relaxed)));
+        assert_eq!(timed(|| words().for_each(|word| ignore(word.load(Relaxed)))), 9);
+    }]);
+}
+
+#[test]
+fn what_the_first_level_does_not_have_comes_from_the_private_cache() {
+    let memory = pages(9);
+    for (lines, takes) in [(4, 1), (5, 6), (8, 6), (9, 20)] {
+        with_sets(true).play(vec![&|| {
+            in_pages(&memory);
+            assert_eq!(across(&memory[..lines], 3), takes, "{lines} lines");
+        }]);
+    }
+    // Memory that lies anywhere: 128 lines fill the private cache, and four times the first one.
+    with_sets(true).play(vec![&|| {
+        walk(&memory, 2 * PER_PAGE);
+        assert_eq!(walk(&memory, 2 * PER_PAGE), 6 * 128);
+        let word = each(&memory, 2 * PER_PAGE).next().expect("there are 128");
+        assert_eq!(timed(|| word.fetch_add(1, Relaxed)), 5 + 10, "an addition waits for it");
+        assert_eq!(timed(|| word.fetch_add(1, Relaxed)), 10);
+        let word = each(&memory, 2 * PER_PAGE).nth(1).expect("there are 128");
+        assert_eq!(timed(|| word.store(1, Relaxed)), 1, "a store goes into the buffer");
+    }]);
+}
+
+#[test]
+fn a_writer_takes_it_from_the_first_level_too() {
+    let memory = pages(5);
+    let reader = || {
+        in_pages(&memory);
+        assert_eq!(across(&memory[..4], 3), 1);
+        at(2_000);
+        assert_eq!(timed(|| memory[0].0[5].0.load(Relaxed)), 50, "from the writer");
+        assert_eq!(timed(|| memory[0].0[5].0.load(Relaxed)), 1);
+    };
+    let writer = || {
+        at(1_000);
+        memory[0].0[5].0.store(1, Relaxed);
+    };
+    with_sets(true).play(vec![&reader, &writer]);
 }
 
 #[test]
