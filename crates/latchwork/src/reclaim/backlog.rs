@@ -54,10 +54,8 @@ const LEFT_ALONE: u64 = 1 << 20;
 /// interrupts all other threads for longer than retiring a hundred objects takes.
 const LARGEST_BATCH: u32 = 512;
 
-/// Lists in the first chunk, a power of two; each chunk is twice as large as the one before.
-const FIRST: u32 = 4;
-/// Chunks: enough for 67 million threads at a time.
-const CHUNKS: usize = 24;
+/// Chunks of lists: the first has one, and each has twice as many as the one before. Enough for 67 million threads at a time.
+const CHUNKS: usize = 26;
 
 /// Objects that were retired while their thread's list was stopped.
 struct Stack<M: Machine> {
@@ -121,14 +119,13 @@ pub(super) enum Steal {
 /// The chunk of a record's number, and the index there. A record without a number (0) gets a chunk that there is not.
 #[inline(always)]
 fn locate(number: u32) -> (usize, usize) {
-    let at = number.wrapping_add(FIRST - 1);
-    let chunk = at.checked_ilog2().unwrap_or(0);
-    (chunk.wrapping_sub(FIRST.ilog2()) as usize, (at ^ (1 << chunk)) as usize)
+    let chunk = number.checked_ilog2().map_or(CHUNKS, |chunk| chunk as usize);
+    (chunk, (number ^ (1 << chunk)) as usize)
 }
 
 /// Lists in a chunk.
 fn length(chunk: usize) -> usize {
-    (FIRST as usize) << chunk
+    1 << chunk
 }
 
 /// Objects in a batch, with such a limit on objects, while so many lists have garbage. A list has up to two batches: one that
@@ -255,19 +252,27 @@ impl<M: Records> Backlog<M> {
 
     /// Adds a retired object. Returns whether it is time to reclaim: with each batch, of at most `most` objects, a power of two; with each
     /// 32nd of the limit on bytes; or after some milliseconds.
-    ///
-    /// Whatever needs a call is one call at the end ([`push_slowly`](Self::push_slowly)): else the compiler would keep five
-    /// registers on the stack for calls that are hardly ever made.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&self, object: *mut Header, most: u32) -> Due {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
-        let is_small = unsafe { &*object }.bytes() <= SMALL;
-        if is_small
-            && let Some(list) = record::own_if_any::<M>().and_then(|own| self.made(own.number.load(Relaxed)))
+        let header = unsafe { &*object };
+        // Here, because the compiler mostly knows it where the object is retired.
+        if header.bytes() <= SMALL {
+            self.push_small(object, Amount::of(header), most)
+        } else {
+            self.push_slowly(object, most)
+        }
+    }
+
+    /// [`push`](Self::push) for a small object. Whatever needs a call is one call at the end, to which all is given in registers: else
+    /// the compiler would keep registers on the stack for calls that are hardly ever made.
+    #[inline]
+    fn push_small(&self, object: *mut Header, amount: Amount, most: u32) -> Due {
+        if let Some(list) = record::own_if_any::<M>().and_then(|own| self.made(own.number.load(Relaxed)))
             && let Some(mine) = Mine::new(list)
-            && let Some(looks) = mine.push(object)
+            && let Some(looks) = mine.push(object, amount)
         {
-            return if looks { self.look(&mine, most) } else { Due::No };
+            return if looks { self.look(mine, most) } else { Due::No };
         }
         self.push_slowly(object, most)
     }
@@ -283,10 +288,11 @@ impl<M: Records> Backlog<M> {
         };
         // The least that has a meaning: a batch of 16 small objects.
         let share = (self.limit[1].load(Relaxed) / 32).max(16 * SMALL as u64);
-        let before = mine.amount().bytes();
+        let before = mine.amount().bytes() / share;
         mine.push_first(object, || self.adapt(1));
-        match self.look(&mine, most) {
-            Due::No | Due::Soon if before / share != mine.amount().bytes() / share => Due::Full,
+        let has_a_share = mine.amount().bytes() / share != before;
+        match self.look(mine, most) {
+            Due::No | Due::Soon if has_a_share => Due::Full,
             due => due,
         }
     }

@@ -73,7 +73,7 @@ impl<M: Records> Backlog<M> {
     /// Whether it is time to reclaim what has come in on the calling thread's list, and when to look again.
     #[cold]
     #[inline(never)]
-    pub(super) fn look(&self, mine: &Mine<'_, M>, most: u32) -> Due {
+    pub(super) fn look(&self, mine: Mine<'_, M>, most: u32) -> Due {
         let (count, batch) = (mine.count(), self.batch.load(Relaxed).min(most));
         let multiple = (count | (batch.min(LOOK) - 1)) + 1;
         let follows_a_batch = count == 1 && mine.next_look() > batch;

@@ -229,15 +229,15 @@ impl<M: Records> List<M> {
 
 /// What the thread does that has the list.
 impl<M: Records> List<M> {
-    /// Adds an object to those that have come in. Returns whether it is time for a look; `None`: it would be the first, and was
+    /// Adds an object of this amount to those that have come in. Returns whether it is time for a look; `None`: it would be the first, and was
     /// not added.
     #[inline(always)]
-    pub(super) fn push(&self, object: *mut Header) -> Option<bool> {
+    pub(super) fn push(&self, object: *mut Header, amount: Amount) -> Option<bool> {
         let newest = self.incoming.load(Relaxed);
         if newest.is_null() {
             return None;
         }
-        Some(self.link(object, newest) >= self.look.load(Relaxed))
+        Some(self.link(object, amount, newest) >= self.look.load(Relaxed))
     }
 
     /// See [`look_at`](Self::look_at).
@@ -259,18 +259,18 @@ impl<M: Records> List<M> {
                 first();
             }
         }
-        self.link(object, newest);
+        // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
+        self.link(object, Amount::of(unsafe { &*object }), newest);
     }
 
     #[inline(always)]
-    fn link(&self, object: *mut Header, newest: *mut Header) -> u32 {
+    fn link(&self, object: *mut Header, amount: Amount, newest: *mut Header) -> u32 {
         // SAFETY: a retired object is alive, and this thread's alone until it is pushed.
-        let header = unsafe { &*object };
-        header.set_next(newest);
+        unsafe { &*object }.set_next(newest);
         // Before the amount: else another thread would take the object for one that waits ([`oldest`](Self::oldest)).
         let count = self.count.load(Relaxed) + 1;
         self.count.store(count, Relaxed);
-        self.amount.store(self.amount().plus(Amount::of(header)).0, Relaxed);
+        self.amount.store(self.amount().plus(amount).0, Relaxed);
         // Release: in the child of a fork, the object counts if it is here.
         self.incoming.store(object, Release);
         count

@@ -289,3 +289,14 @@ fn batches_share_the_limit() {
         assert!(u64::from(batch(limit, 1000)) <= (limit / 32).max(16));
     }
 }
+
+/// Each record has a list of its own; a record without a number has none.
+#[test]
+fn each_number_has_a_place_of_its_own() {
+    let places: Vec<_> = (1..1000).map(locate).collect();
+    let all: Vec<_> =
+        (0..).flat_map(|chunk| (0..length(chunk)).map(move |at| (chunk, at))).take(999).collect();
+    assert_eq!(places, all);
+    assert_eq!(locate((1 << CHUNKS) - 1), (CHUNKS - 1, length(CHUNKS - 1) - 1));
+    assert!(Backlog::<Native>::new().made(0).is_none() && locate(1 << CHUNKS).0 == CHUNKS);
+}
