@@ -153,6 +153,8 @@ where
     /// The element, and where it is.
     found: Found<'m, L::Machine, K, V>,
     garbage: Garbage<L, Node<K, V>>,
+    /// Whether the shard says that this thread is busy ([`lock_around`](Growing::lock_around)).
+    busy: bool,
 }
 
 /// What is to be retired after the lock has been released, because that may drop other keys and values. Two words that are
@@ -520,7 +522,15 @@ where
         }
         // SAFETY: the slot holds the lock, and finds the buckets anew when it has replaced them.
         let lines = unsafe { held.lines_now() };
-        let mut slot = Slot { table: self, held: ManuallyDrop::new(held), lines, hash, found: None, garbage };
+        let mut slot = Slot {
+            table: self,
+            held: ManuallyDrop::new(held),
+            lines,
+            hash,
+            found: None,
+            garbage,
+            busy: false,
+        };
         let mut found = None;
         let place = lines.find(hash, |number| {
             // SAFETY: the number was found in a slot under the lock.
@@ -531,6 +541,16 @@ where
             key.equivalent(unsafe { &(*node).key })
         });
         slot.found = place.zip(found);
+        slot
+    }
+
+    /// [`lock`](Growing::lock) by a thread that runs functions of the program before the slot is dropped. If they update a key of the
+    /// same shard, that update panics; else it would wait for its own thread.
+    #[inline(always)]
+    pub fn lock_around<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Slot<'_, L, K, V, S> {
+        let mut slot = self.lock(key);
+        slot.busy = true;
+        slot.held.set_busy(true);
         slot
     }
 
@@ -799,6 +819,9 @@ where
 {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.busy {
+            self.held.set_busy(false);
+        }
         // SAFETY: it is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.held) };
         self.table.retire(self.garbage);
