@@ -17,7 +17,7 @@
 //!
 //! What pairs with what: (A), (B) and (C) are in `lines` and `elements`, (D) in `shards`.
 //!
-//! Size: an element is as large as key and value; 6 to 18 bytes for its share of the buckets; 144 bytes for each shard, and
+//! Size: an element is as large as key and value; 8 to 16 bytes for its share of the buckets; 144 bytes for each shard, and
 //! 500 for the table. An update writes to the lines of the shard's lock, the bucket and the element. A lookup reads an entry
 //! of the directory, the bucket, and the element if it is there.
 //! Atomics: none for a lookup; those of the shard's lock for an update, and two to six for each 21 removals (for each
@@ -46,11 +46,11 @@ pub struct Node<K, V> {
     pub value: V,
 }
 
-/// Elements for each bucket at which the shard gets twice as many buckets. With more, too many buckets would need a spare
-/// line.
-const FILL: usize = SLOTS * 2 / 3;
+/// Elements for each bucket at which the shard gets twice as many buckets: as many as memory and caches gain by. With 9, one bucket in 8
+/// needs a spare line, and there are as many.
+const FILL: usize = SLOTS * 3 / 4;
 
-/// Buckets at which a shard is split instead of growing: moving its 32,768 elements takes about a millisecond, in which its
+/// Buckets at which a shard is split instead of growing: moving its 36,864 elements takes about a millisecond, in which its
 /// updaters wait.
 const LARGE: usize = 4096;
 
