@@ -6,6 +6,8 @@
 //! to a new shard, and changes the entries. If d is g, it doubles the directory first. Elements stay where they are. The new
 //! shard is locked as well until all entries have changed, so no update of either half ends before.
 //!
+//! Beyond the paper: an update asks for its bucket's cache line before it takes the shard's lock (`docs/maps.md` has what that is worth).
+//!
 //! Readers find a shard's buckets in the directory, and the shard itself only when they update. Directories that were
 //! replaced are kept until the map ends, so updaters need no section to find a shard: they have at most half of the bytes
 //! of the present one.
@@ -331,7 +333,10 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
     #[inline(always)]
     pub fn lock(&self, hash: u64) -> Held<'_, L, T> {
         loop {
-            let mut held = Held::hold(self.directory().entry(hash).shard());
+            let entry = self.directory().entry(hash);
+            // The line of the bucket comes while the lock is taken. Its atomic instruction lets no later load begin before it ends.
+            L::Machine::prefetch(|| Lines::address(entry.buckets.load(Relaxed), hash));
+            let mut held = Held::hold(entry.shard());
             // Else the shard has been split meanwhile, and the hash is its sibling's.
             if held.has(hash) {
                 return held;
