@@ -208,6 +208,15 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// that needs a fence so rarely that no thread should pay for the heavy side.
     fn full_fence();
 
+    // ----- The cache.
+
+    /// Asks for the cache line at an address that the caller will write to soon. The address may be of freed memory. A machine
+    /// on which that changes nothing does not compute the address.
+    #[inline(always)]
+    fn prefetch<T>(place: impl FnOnce() -> *const T) {
+        let _ = place;
+    }
+
     // ----- The fast path of a lock.
 
     /// An exchange on a lock word, with ordering acquire. On a thread that is the only one of its process, a machine may

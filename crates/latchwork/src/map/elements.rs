@@ -323,6 +323,12 @@ impl<L: RawMutex, T: Send + Sync + 'static> Elements<L, T> {
                     let next = core::mem::replace(&mut free.next, numbers.blank);
                     numbers.blank = core::mem::replace(&mut numbers.free, next);
                     numbers.sent = numbers.sent.wrapping_sub(1);
+                } else {
+                    // The next insertion finds its memory in the cache.
+                    L::Machine::prefetch(|| {
+                        // SAFETY: as above; and the number was in use.
+                        unsafe { self.at(*Batch::number(numbers.free, free.count - 1)) }.cast_const()
+                    });
                 }
                 return number;
             }

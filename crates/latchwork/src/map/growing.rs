@@ -17,7 +17,7 @@
 //!
 //! What pairs with what: (A), (B) and (C) are in `lines` and `elements`, (D) in `shards`.
 //!
-//! Size: an element is as large as key and value; 6 to 18 bytes for its share of the buckets; 144 bytes for each shard, and
+//! Size: an element is as large as key and value; 8 to 16 bytes for its share of the buckets; 144 bytes for each shard, and
 //! 500 for the table. An update writes to the lines of the shard's lock, the bucket and the element. A lookup reads an entry
 //! of the directory, the bucket, and the element if it is there.
 //! Atomics: none for a lookup; those of the shard's lock for an update, and two to six for each 21 removals (for each
@@ -46,11 +46,11 @@ pub struct Node<K, V> {
     pub value: V,
 }
 
-/// Elements for each bucket at which the shard gets twice as many buckets. With more, too many buckets would need a spare
-/// line.
-const FILL: usize = SLOTS * 2 / 3;
+/// Elements for each bucket at which the shard gets twice as many buckets: as many as memory and caches gain by. With 9, one bucket in 8
+/// needs a spare line, and there are as many.
+const FILL: usize = SLOTS * 3 / 4;
 
-/// Buckets at which a shard is split instead of growing: moving its 32,768 elements takes about a millisecond, in which its
+/// Buckets at which a shard is split instead of growing: moving its 36,864 elements takes about a millisecond, in which its
 /// updaters wait.
 const LARGE: usize = 4096;
 
@@ -153,6 +153,8 @@ where
     /// The element, and where it is.
     found: Found<'m, L::Machine, K, V>,
     garbage: Garbage<L, Node<K, V>>,
+    /// Whether the shard says that this thread is busy ([`lock_around`](Growing::lock_around)).
+    busy: bool,
 }
 
 /// What is to be retired after the lock has been released, because that may drop other keys and values. Two words that are
@@ -520,7 +522,15 @@ where
         }
         // SAFETY: the slot holds the lock, and finds the buckets anew when it has replaced them.
         let lines = unsafe { held.lines_now() };
-        let mut slot = Slot { table: self, held: ManuallyDrop::new(held), lines, hash, found: None, garbage };
+        let mut slot = Slot {
+            table: self,
+            held: ManuallyDrop::new(held),
+            lines,
+            hash,
+            found: None,
+            garbage,
+            busy: false,
+        };
         let mut found = None;
         let place = lines.find(hash, |number| {
             // SAFETY: the number was found in a slot under the lock.
@@ -531,6 +541,16 @@ where
             key.equivalent(unsafe { &(*node).key })
         });
         slot.found = place.zip(found);
+        slot
+    }
+
+    /// [`lock`](Growing::lock) by a thread that runs functions of the program before the slot is dropped. If they update a key of the
+    /// same shard, that update panics; else it would wait for its own thread.
+    #[inline(always)]
+    pub fn lock_around<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Slot<'_, L, K, V, S> {
+        let mut slot = self.lock(key);
+        slot.busy = true;
+        slot.held.set_busy(true);
         slot
     }
 
@@ -799,6 +819,9 @@ where
 {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.busy {
+            self.held.set_busy(false);
+        }
         // SAFETY: it is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.held) };
         self.table.retire(self.garbage);

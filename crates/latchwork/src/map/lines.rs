@@ -192,9 +192,21 @@ impl<'a, M: Machine> Lines<'a, M> {
 
     #[inline(always)]
     fn bucket(self, hash: u64) -> &'a Line<M> {
-        let at = (hash >> self.depth()) as usize & (self.buckets() - 1);
-        // SAFETY: `at` is below the number of buckets, a power of two.
-        unsafe { self.line(at) }
+        // SAFETY: the index is below the number of buckets, a power of two.
+        unsafe { self.line(self.index(hash)) }
+    }
+
+    /// Which bucket a hash has.
+    #[inline(always)]
+    fn index(self, hash: u64) -> usize {
+        (hash >> self.depth()) as usize & (self.buckets() - 1)
+    }
+
+    /// The address of a hash's bucket in buckets that may have been freed.
+    #[inline(always)]
+    pub fn address(word: *mut Line<M>, hash: u64) -> *const Line<M> {
+        let lines = Lines::<M> { word, life: PhantomData };
+        lines.first().wrapping_add(lines.index(hash))
     }
 
     /// The line that these words of a line link to.

@@ -1,5 +1,5 @@
 //! A destructor that panics in an update leaves no section open, and no shard locked. It may be that of any object which is
-//! retired, or that of an argument.
+//! retired, or that of an argument. An update inside of another one panics, too.
 
 use super::*;
 use crate::machine::Native;
@@ -260,4 +260,52 @@ fn arguments_that_meddle() {
     MEDDLES.store(0, Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| MEDDLED.alter(&Meddler(1), |_| make()))).is_err());
     assert_eq!(MEDDLED.get(&Meddler(1)).as_deref(), Some(&1));
+}
+
+/// They would wait for their own thread, for ever.
+#[test]
+fn updates_inside_of_an_update_panic() {
+    alone("map::panic_tests::updates_inside_of_an_update_panic", updates_inside_of_an_update);
+}
+
+fn updates_inside_of_an_update() {
+    // SAFETY: ends the process if it hangs.
+    unsafe { libc::alarm(30) };
+    let map = RcuMap::from([(1, 1)]);
+    let inside = |value: u64| {
+        map.insert(2, value);
+        value
+    };
+    let updates: [(&str, &dyn Fn()); 11] = [
+        ("get_or_insert_with", &|| _ = map.get_or_insert_with(3, || inside(3))),
+        ("update", &|| _ = map.update(1, |_| Some(inside(3)))),
+        ("alter", &|| _ = map.alter(&1, |_| inside(3))),
+        ("insert_or_update", &|| _ = map.insert_or_update(1, 3, |_| inside(3))),
+        ("compute", &|| _ = map.compute(3, |_| Operation::<_, ()>::Insert(inside(3)))),
+        ("remove_if", &|| _ = map.remove_if(&1, |_, _| inside(3) == 3)),
+        ("or_insert_with", &|| _ = map.entry(3).or_insert_with(|| inside(3))),
+        ("entry", &|| {
+            let _entry = map.entry(1);
+            inside(3);
+        }),
+        ("two entries", &|| _ = (map.entry(1), map.entry(3))),
+        ("clear", &|| {
+            let _entry = map.entry(1);
+            map.clear();
+        }),
+        ("statistics", &|| {
+            let _entry = map.entry(1);
+            map.statistics();
+        }),
+    ];
+    for (what, update) in updates {
+        let panic = catch_unwind(AssertUnwindSafe(update)).expect_err(what);
+        assert!(panic.downcast_ref::<&str>().is_some_and(|why| why.contains("closure")), "{what}");
+        assert!(map.read().iter().eq([(&1, &1)]), "{what} has changed the map");
+        assert!(!map.insert(1, 1), "{what}: the shard is unlocked");
+    }
+    // A closure may read the map, and update another one.
+    let other = RcuMap::new();
+    map.update(1, |_| map.get(&1).map(|value| *other.get_or_insert(*value, 2)));
+    assert_eq!(map.get(&1).as_deref(), Some(&2));
 }

@@ -56,8 +56,9 @@ fn shards() -> Count {
 /// - Each operation on one key is atomic, closures included: the closures of `update`, `alter`, `insert_or_update`, `compute`,
 ///   `get_or_insert_with` and `remove_if` run while the key's shard is locked, once, and the value that they got is the one
 ///   that they replace. **They must not update the map**, nor ask for its [`statistics`](Self::statistics), which lock the
-///   shards as well: that would wait for the caller itself, for ever. They may read it. The same is true of the hasher, and of
-///   `Hash`, `Eq` and `Clone` of keys.
+///   shards as well: what needs the lock that the caller has panics. What needs another shard's lock does not, but two threads that
+///   do so may wait for each other. Closures may read the map. The hasher, and `Hash`, `Eq` and `Clone` of keys, must not
+///   update it either; where they do, the thread may wait for itself, for ever.
 /// - A lookup finds the value that the key had at some moment during the lookup. What one thread has updated, it finds.
 /// - An operation on many keys is not atomic. An iterator, and [`retain`](Self::retain), [`clear`](Self::clear),
 ///   [`len`](Self::len), `clone` and `==`, meet each element once that is there during the whole operation. They may meet an
@@ -330,7 +331,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     }
 
     /// What the map consists of now. This locks each shard for a moment, as updates do. So a closure of an update must not call it,
-    /// nor a thread that has an [`Entry`](super::Entry) of the map: it would wait for itself, for ever.
+    /// nor a thread that has an [`Entry`](super::Entry) of the map: it would panic.
     ///
     /// ```
     /// let map: latchwork::map::RcuMap<u64, u64> = (0..1000).map(|i| (i, i)).collect();

@@ -6,6 +6,8 @@
 //! to a new shard, and changes the entries. If d is g, it doubles the directory first. Elements stay where they are. The new
 //! shard is locked as well until all entries have changed, so no update of either half ends before.
 //!
+//! Beyond the paper: an update asks for its bucket's cache line before it takes the shard's lock (`docs/maps.md` has what that is worth).
+//!
 //! Readers find a shard's buckets in the directory, and the shard itself only when they update. Directories that were
 //! replaced are kept until the map ends, so updaters need no section to find a shard: they have at most half of the bytes
 //! of the present one.
@@ -51,6 +53,8 @@ pub struct Shard<L: RawMutex, T: Send + Sync + 'static> {
     pub count: <L::Machine as Machine>::Usize,
     /// How many threads have begun to wait for the lock. Wraps around.
     came: <L::Machine as Machine>::U32,
+    /// The holder of the lock, while it may run functions of the program that update the map by mistake; else 0.
+    busy: <L::Machine as Machine>::Usize,
     own: UnsafeCell<Own<L, T>>,
 }
 
@@ -140,6 +144,12 @@ impl<'a, L: RawMutex, T: Send + Sync + 'static> Held<'a, L, T> {
     #[cold]
     #[inline(never)]
     fn wait(shard: &'a Shard<L, T>) -> Self {
+        // No other thread stores this thread's number, so it is there only if this thread holds the lock.
+        let own = shard.busy.load(Relaxed) == L::Machine::thread_id();
+        assert!(
+            !own,
+            "a map is updated by a closure of one of its updates, or while the thread has an entry of it"
+        );
         shard.came.fetch_add(1, Relaxed);
         let mut held = Held { shard, token: shard.lock.lock(), alone: core::marker::PhantomData };
         // At least 1: the lock orders the additions of those that have been served, and this thread has added itself.
@@ -192,6 +202,11 @@ impl<'a, L: RawMutex, T: Send + Sync + 'static> Held<'a, L, T> {
     #[inline(always)]
     pub fn is_hot(&mut self) -> bool {
         self.own().heat >= HOT
+    }
+
+    /// Says that this thread may run functions of the program under the lock, or does so no more.
+    pub fn set_busy(&self, busy: bool) {
+        self.shard.busy.store(if busy { L::Machine::thread_id() } else { 0 }, Relaxed);
     }
 
     /// Forgets that threads had to wait.
@@ -258,6 +273,7 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shard<L, T> {
             lock: L::new_in(),
             count: Word::new(count),
             came: Word::new(0),
+            busy: Word::new(0),
             own: UnsafeCell::new(own),
         }))
     }
@@ -317,7 +333,10 @@ impl<L: RawMutex, T: Send + Sync + 'static> Shards<L, T> {
     #[inline(always)]
     pub fn lock(&self, hash: u64) -> Held<'_, L, T> {
         loop {
-            let mut held = Held::hold(self.directory().entry(hash).shard());
+            let entry = self.directory().entry(hash);
+            // The line of the bucket comes while the lock is taken. Its atomic instruction lets no later load begin before it ends.
+            L::Machine::prefetch(|| Lines::address(entry.buckets.load(Relaxed), hash));
+            let mut held = Held::hold(entry.shard());
             // Else the shard has been split meanwhile, and the hash is its sibling's.
             if held.has(hash) {
                 return held;

@@ -207,7 +207,7 @@ where
             drop((key, make));
             return found;
         }
-        let mut slot = self.table.lock(&key);
+        let mut slot = self.table.lock_around(&key);
         if let Some(found) = element(&self.table, &slot) {
             drop(slot);
             drop((key, make));
@@ -232,7 +232,7 @@ where
     /// ```
     pub fn update(&self, key: K, make: impl FnOnce(Option<&V>) -> Option<V>) -> Option<Ref<'_, K, V>> {
         self.table.throttle();
-        let mut slot = self.table.lock(&key);
+        let mut slot = self.table.lock_around(&key);
         match make(slot.node().map(|node| &node.value)) {
             Some(value) => slot.set(key, value),
             None => slot.remove(),
@@ -258,7 +258,7 @@ where
     {
         self.table.throttle();
         let (new, value);
-        let mut slot = self.table.lock(key);
+        let mut slot = self.table.lock_around(key);
         let node = slot.node()?;
         value = make(&node.value);
         new = node.key.clone();
@@ -278,7 +278,7 @@ where
     /// ```
     pub fn insert_or_update(&self, key: K, value: V, make: impl FnOnce(&V) -> V) -> Ref<'_, K, V> {
         self.table.throttle();
-        let mut slot = self.table.lock(&key);
+        let mut slot = self.table.lock_around(&key);
         let (value, unused) = match slot.node() {
             Some(node) => (make(&node.value), (Some(value), None)),
             None => (value, (None, Some(make))),
@@ -312,7 +312,7 @@ where
         operation: impl FnOnce(Option<(&K, &V)>) -> Operation<V, T>,
     ) -> Compute<'_, K, V, T> {
         self.table.throttle();
-        let mut slot = self.table.lock(&key);
+        let mut slot = self.table.lock_around(&key);
         let value = match operation(slot.node().map(|node| (&node.key, &node.value))) {
             Operation::Insert(value) => Some(value),
             Operation::Remove => None,
@@ -383,7 +383,7 @@ where
         condition: impl FnOnce(&K, &V) -> bool,
     ) -> Option<Ref<'_, K, V>> {
         self.table.throttle();
-        let mut slot = self.table.lock(key);
+        let mut slot = self.table.lock_around(key);
         let node = slot.node()?;
         if !condition(&node.key, &node.value) {
             return None;
@@ -398,7 +398,7 @@ where
     /// the other keys of the shard wait as well. Readers do not.
     ///
     /// The calling thread must not update the map while it has the entry, nor ask for its [`statistics`](RcuMap::statistics), and
-    /// not have two entries of a map: it would wait for itself, for ever.
+    /// not have two entries of a map: that panics, if both keys are in one shard.
     ///
     /// ```
     /// let map = latchwork::map::RcuMap::new();
@@ -407,7 +407,7 @@ where
     /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         self.table.throttle();
-        let slot = self.table.lock(&key);
+        let slot = self.table.lock_around(&key);
         match slot.node() {
             Some(_) => Entry::Occupied(OccupiedEntry::new(self, key, slot)),
             None => Entry::Vacant(VacantEntry::new(self, key, slot)),

@@ -1,6 +1,7 @@
 //! Maps and sets with the crate `serde`: the feature `serde`.
 
-use super::{RcuMap, RcuSet};
+use super::set::SetRef;
+use super::{RcuMap, RcuSet, Ref};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::marker::PhantomData;
@@ -93,6 +94,20 @@ where
     }
 }
 
+/// Its value.
+impl<K: Send + Sync + 'static, V: Serialize + Send + Sync + 'static> Serialize for Ref<'_, K, V> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+/// The element.
+impl<T: Serialize + Send + Sync + 'static> Serialize for SetRef<'_, T> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +121,8 @@ mod tests {
         let set: RcuSet<u32> = (0..100).collect();
         let text = serde_json::to_string(&set).unwrap();
         assert!(serde_json::from_str::<RcuSet<u32>>(&text).unwrap() == set);
+        assert_eq!(serde_json::to_string(&map.get("7").unwrap()).unwrap(), "7");
+        assert_eq!(serde_json::to_string(&set.get(&7).unwrap()).unwrap(), "7");
         assert!(serde_json::from_str::<RcuMap<String, u32>>("[1]").is_err());
         assert!(serde_json::from_str::<RcuSet<u32>>("{\"1\": 1}").is_err());
     }

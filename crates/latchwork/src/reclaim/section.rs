@@ -37,7 +37,7 @@ fn try_enter<M: Records>(word: &M::U64, clock: &M::U64) -> bool {
 #[cold]
 #[inline(never)]
 fn enter_slowly<M: Records>(word: &M::U64, clock: &M::U64) {
-    if nest::<M>(word, "32767 nested sections: guards are leaked") {
+    if nest::<M>(word, "32767 nested sections: the thread keeps too many guards, or has leaked them") {
         return;
     }
     let fenced = if M::prepare_fences() { 0 } else { NEEDS_FULL_FENCE };
