@@ -19,7 +19,9 @@ const STACK: usize = 64 * 1024;
 thread_local! {
     /// The way out of the coroutine that runs. Null outside of all.
     static RUNNING: Cell<*const Yielder<Option<Task>, ()>> = const { Cell::new(std::ptr::null()) };
-    /// The stacks that no coroutine uses, by address. The lowest is taken first, so that a thread of a model has in each execution
+    /// How many stacks this OS thread has made.
+    static MADE: Cell<usize> = const { Cell::new(0) };
+    /// The stacks that no coroutine uses, by number. The lowest is taken first, so that a thread of a model has in each execution
     /// the stack that it had in the last one.
     static FREE: RefCell<BTreeMap<usize, DefaultStack>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -37,6 +39,8 @@ impl Drop for Back {
 pub struct Generator<'a, A, T> {
     /// None while it is dropped.
     coroutine: Option<Coroutine<Option<Task>, (), ()>>,
+    /// Of its stack.
+    number: usize,
     next: Option<Task>,
     kind: PhantomData<(&'a (), A, T)>,
 }
@@ -55,13 +59,15 @@ impl Gn {
     pub fn new_opt(words: usize, body: impl FnOnce() + 'static) -> Generator<'static, Task, ()> {
         let bytes = STACK.max(words * size_of::<usize>());
         let free = (bytes == STACK).then(|| FREE.with_borrow_mut(BTreeMap::pop_first)).flatten();
-        let stack =
-            free.map_or_else(|| DefaultStack::new(bytes).expect("memory for a stack"), |(_, stack)| stack);
+        let (number, stack) = free.unwrap_or_else(|| {
+            let stack = DefaultStack::new(bytes).expect("memory for a stack");
+            (MADE.replace(MADE.get() + 1), stack)
+        });
         let coroutine = Coroutine::with_stack(stack, |yielder, _| {
             RUNNING.set(yielder);
             body();
         });
-        Generator { coroutine: Some(coroutine), next: None, kind: PhantomData }
+        Generator { coroutine: Some(coroutine), number, next: None, kind: PhantomData }
     }
 }
 
@@ -94,7 +100,7 @@ impl<A, T> Drop for Generator<'_, A, T> {
             let stack = coroutine.into_stack();
             if stack.base().get() - stack.limit().get() >= STACK {
                 // While the OS thread ends, the stack is unmapped.
-                let _ = FREE.try_with(|free| free.borrow_mut().insert(stack.base().get(), stack));
+                let _ = FREE.try_with(|free| free.borrow_mut().insert(self.number, stack));
             }
         } else if std::thread::panicking() {
             // An execution has failed, and its other threads stay where they are: their destructors would use what is gone.
