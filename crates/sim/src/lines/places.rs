@@ -74,7 +74,7 @@ mod tests {
         let mut places = Places::default();
         places.in_pages(1007..1007 + 100 * PAGE, &mut Rng::new(1));
         (0..100).for_each(|page| places.add(1007 + page * PAGE + 5));
-        (0..100).for_each(|page| places.add(1 << 20 | page * PAGE + 5));
+        (0..100).for_each(|page| places.add((1 << 20) + page * PAGE + 5));
         assert!((0..100).all(|line| places.of(line) as usize % PAGE == 5));
         assert!((100..200).all(|line| places.of(line) as usize % PAGE == line as usize % PAGE));
         let mut colours: Vec<usize> = (0..100).map(|line| places.of(line) as usize / PAGE % 32).collect();
