@@ -58,7 +58,7 @@ fn non_blocking() -> Vec<Claim> {
              lock (here: on the hash table, of locks that figure 11a does not have).")
             .number("best")
             .checks(best(&["tas", "ttas", "ticket", "mcs", "clh"]))
-            .because("With four threads a lock that is taken and left by one thread time after time is ahead of all that hand over. Beside that as shfl-best-everywhere."),
+            .because("With four threads a lock that is taken and left by one thread time after time is ahead of all that hand over. Beside that as shfl-best-everywhere, whose rule had these locks, too, until it was seen to fail: figure 11a does not have them."),
         claim("shfl-mcs-plateau", "section 6.3, figure 11a (a curve, not a sentence)")
             .says("Where ShflLock is set against a queue lock that knows nothing of sockets, that one falls to a plateau.")
             .number("flat")
