@@ -276,7 +276,7 @@ pub fn waiting() {
     semaphore.step(true, true);
     semaphore.forsake();
     assert!(semaphore.release_many(u32::MAX).is_err() && semaphore.release().is_ok());
-    assert!(semaphore.spin());
+    assert!((0..1000).any(|_| semaphore.spin()), "one waiter in some spins");
     semaphore.word().store(u32::MAX, Relaxed);
     assert!(semaphore.value() > 0 && semaphore.release().is_err());
     refused(|| _ = RawSemaphore::<Native>::new_in(u32::MAX));

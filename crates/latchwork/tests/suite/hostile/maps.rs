@@ -208,7 +208,7 @@ pub fn growing() {
         assert!(slot.protected(&guard).is_some_and(|node| node.key == key) && slot.as_ptr().is_some());
     }
     // A slot may be given another key than that which it is of.
-    table.lock(&7).set(1007, vec![7; 30]);
+    table.lock_around(&7).set(1007, vec![7; 30]);
     let seen = table.find(&guard, &1).unwrap();
     table.split_all();
     table.split_of(&9);

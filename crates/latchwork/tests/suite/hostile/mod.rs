@@ -95,7 +95,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "machine/mod.rs",
-        "spin_until spin_for pause patience yield_now wait wake requeue light_fence \
+        "spin_until spin_for pause prefetch patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
          doze doze_at hints acquire_zero release_if torn_timeout is_real_time",
@@ -110,7 +110,7 @@ const LISTED: &[(&str, &str)] = &[
     ("map/array.rs", "new into_first pointer"),
     (
         "map/growing.rs",
-        "new enter iter count capacity throttle find lock fit clear bucket remove_found split_of split_all parts_list hasher node \
+        "new enter iter count capacity throttle find lock lock_around fit clear bucket remove_found split_of split_all parts_list hasher node \
          protected as_ptr set remove",
     ),
     (
