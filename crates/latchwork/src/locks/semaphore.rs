@@ -16,7 +16,7 @@
 //! *Whether to spin.* A waiter sleeps at once until spins are known to help: one waiter in [`PROBE`] spins for ten microseconds
 //! before it sleeps. If it gets a unit, the next waiter spins too, and so on, as long as three spins of four succeed. So a semaphore
 //! that serves a few waits, as each wait for a condition in Python makes one, costs no spin at all: on one processor, where no
-//! spin succeeds, such spins cost two thirds of the throughput of Python's queue. Where each unit goes to a thread that sleeps
+//! spin succeeds, such spins cost half of the throughput of Python's queue (`docs/condvars.md`). Where each unit goes to a thread that sleeps
 //! (tokens that 64 threads pass round), waiters that always spin cost a third of the throughput, and three times the processor time.
 //!
 //! Size: 8 bytes, none per waiter or holder.
