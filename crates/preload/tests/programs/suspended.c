@@ -58,11 +58,13 @@ static void handler(int signal)
         ;
 }
 
-static sem_t had;
+static sem_t prepared, had;
 static void *wait_for(void *argument)
 {
     const struct lock *lock = argument;
-    if (sigsetjmp(outside, 1) != 0)
+    if (sigsetjmp(outside, 1) == 0)
+        sem_post(&prepared);
+    else
         while (sem_wait(&go_on) != 0)
             ;
     OK(lock->lock(lock->object));
@@ -96,6 +98,9 @@ static void stop_one_after(int ms, const struct lock *waits, const struct lock *
     OK(holds->lock(holds->object));
     for (int i = 0; i < WAITERS; i++) {
         waiters[i] = start(wait_for, (void *)waits);
+        /* A thread that has not run yet has no place to jump to. */
+        while (sem_wait(&prepared) != 0)
+            ;
         sleep_ms(2);
     }
     sleep_ms(ms);
@@ -163,6 +168,7 @@ int main(void)
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
     OK(sem_init(&stopped, 0, 0));
     OK(sem_init(&go_on, 0, 0));
+    OK(sem_init(&prepared, 0, 0));
     OK(sem_init(&had, 0, 0));
     OK(sigaction(SIGUSR1, &action, NULL));
     /* Readers enough for a bias. */
