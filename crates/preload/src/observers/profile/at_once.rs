@@ -85,7 +85,7 @@ const WRITE_LOCKED: u32 = 2;
 /// a part of a comparison.
 #[inline(always)]
 fn settled(word: &'static AtomicU32) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: no thread writes the word any more.
     unsafe { *word.as_ptr() }
 }
 
