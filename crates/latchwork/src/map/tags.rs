@@ -145,6 +145,7 @@ mod words {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::lines::SLOTS;
     use std::vec::Vec;
 
     /// Bytes of tags, with runs of the same tag and of empty slots, and a link behind them.
