@@ -3,7 +3,6 @@
 //! On x86-64 the two words of tags are one vector (SSE2, which every such processor has). Elsewhere each word is compared with
 //! arithmetic. Both take words that were loaded before: the loads are atomic, and belong to the line.
 
-use super::lines::SLOTS;
 use core::marker::PhantomData;
 
 /// The tag of a hash: the highest bits, because the lowest ones choose the bucket.
@@ -67,7 +66,8 @@ impl<C: Comparison> Iterator for Marks<C> {
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod vector {
-    use super::{Comparison, SLOTS};
+    use super::Comparison;
+    use crate::map::lines::SLOTS;
     use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
 
     /// In one vector.
@@ -145,6 +145,7 @@ mod words {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::lines::SLOTS;
     use std::vec::Vec;
 
     /// Bytes of tags, with runs of the same tag and of empty slots, and a link behind them.

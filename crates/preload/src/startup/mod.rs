@@ -35,8 +35,8 @@ use latchwork::locks::{mutex::RawMutex, rwlock::RawRwLock};
 use latchwork::machine::{Machine, Native};
 use latchwork::registry::{Visitor, visit};
 
-#[cfg(versioned)]
 mod checks;
+#[cfg(versioned)]
 mod deep;
 mod early;
 mod entry;

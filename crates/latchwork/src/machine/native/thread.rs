@@ -32,7 +32,16 @@ pub(super) fn id() -> usize {
         }
         tcb
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let pointer: usize;
+        // SAFETY: reads the register that the ABI keeps a thread's pointer in, which lies in its control block.
+        unsafe {
+            core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags, pure));
+        }
+        pointer
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
         // SAFETY: the call takes no arguments and always succeeds.
         (unsafe { libc::pthread_self() }) as usize

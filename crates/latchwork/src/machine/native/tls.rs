@@ -2,8 +2,8 @@
 //! applications use.
 //!
 //! In a shared library `std::thread_local!` compiles to a call of `__tls_get_addr`, which may allocate. The
-//! initial-exec model takes two instructions and never allocates. Stable Rust has no switch for that model, so on x86-64
-//! [`thread_local_bytes!`] and [`thread_local_word!`] define and address the words in assembly. Elsewhere they use
+//! initial-exec model takes a few instructions and never allocates. Stable Rust has no switch for that model, so on x86-64 and
+//! AArch64 [`thread_local_bytes!`] and [`thread_local_word!`] define and address the words in assembly. Elsewhere they use
 //! `std::thread_local!`.
 //!
 //! The symbol of a word ends in the mangled name of a static of the same copy of the crate, which contains a hash of where the copy
@@ -12,7 +12,7 @@
 
 pub use crate::{thread_local_bytes, thread_local_word};
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[doc(hidden)]
 pub extern crate std;
 
@@ -73,7 +73,7 @@ macro_rules! thread_local_bytes {
 
         /// Its mangled name tells copies of the crate apart. A function would not do: a crate that uses a word may have an instance
         /// of its own, and functions that do the same are merged.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         #[allow(non_upper_case_globals, reason = "it has the name of the type")]
         static $local: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
 
@@ -83,7 +83,7 @@ macro_rules! thread_local_bytes {
             assert!(align_of::<$contents>() <= 8);
         };
 
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         core::arch::global_asm!(
             concat!(".pushsection .tbss.", $crate::thread_local_symbol!($name), ",\"awT\",@nobits"),
             concat!(".weak ", $crate::thread_local_symbol!($name)),
@@ -119,7 +119,28 @@ macro_rules! thread_local_bytes {
             }
 
             /// Where the calling thread has its own.
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            #[inline(always)]
+            $visibility fn address() -> *mut $contents {
+                let address;
+                // SAFETY: the symbol is thread-local and defined in this link unit (above).
+                unsafe {
+                    core::arch::asm!(
+                        concat!("adrp {0}, :gottprel:", $crate::thread_local_symbol!($name)),
+                        concat!("ldr {0}, [{0}, :gottprel_lo12:", $crate::thread_local_symbol!($name), "]"),
+                        "mrs {1}, tpidr_el0",
+                        "add {0}, {0}, {1}",
+                        out(reg) address,
+                        out(reg) _,
+                        copy = sym $local,
+                        options(nostack, pure, readonly, preserves_flags),
+                    );
+                }
+                address
+            }
+
+            /// Where the calling thread has its own.
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
             #[inline]
             $visibility fn address() -> *mut $contents {
                 use core::cell::UnsafeCell;

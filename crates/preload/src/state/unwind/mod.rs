@@ -4,6 +4,9 @@
 //! Code without a description, such as what a just-in-time compiler makes, is unwound by its frame pointer, if that looks
 //! like one. Anything unexpected ends the stack.
 //!
+//! On AArch64 all code is unwound by its frame pointers, which compilers keep there unless they are told not to. The numbers of
+//! registers below are x86-64's there, too: only the frame pointer, the stack pointer and the return address count.
+//!
 //! Before a word of the stack is read, its page is known to be readable ([`Window`]): the stack may be of the program's own
 //! making, and its words anything.
 
@@ -63,7 +66,26 @@ impl Registers {
         Some(Registers { words })
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(crate) fn here() -> Option<Self> {
+        let mut words = [0; REGISTERS];
+        // SAFETY: reads registers.
+        unsafe {
+            core::arch::asm!(
+                "mov {frame}, x29",
+                "mov {stack}, sp",
+                "adr {address}, .",
+                frame = out(reg) words[RBP as usize],
+                stack = out(reg) words[RSP as usize],
+                address = out(reg) words[RETURN_ADDRESS as usize],
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        Some(Registers { words })
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(crate) fn here() -> Option<Self> {
         None
     }
@@ -71,15 +93,17 @@ impl Registers {
     /// What [`sp`](Self::sp) of [`here`](Self::here) is: for a caller that seldom needs more.
     #[inline(always)]
     pub(crate) fn sp_here() -> Option<usize> {
-        let sp: usize;
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: reads a register.
-        unsafe {
-            core::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
+        {
+            let sp: usize;
+            // SAFETY: reads a register.
+            unsafe {
+                core::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
+            }
+            Some(sp)
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let sp = Self::here()?.sp();
-        Some(sp)
+        Self::here().map(|registers| registers.sp())
     }
 
     pub(crate) fn sp(&self) -> usize {
@@ -247,7 +271,8 @@ pub(crate) fn each(
         let mut read = |address: u64| window.read(bottom, address as usize);
         let in_module = (module.start..module.end).contains(&(address as usize))
             || modules::of(address as usize).map(|found| module = found).is_some();
-        let has_description = in_module && !module.eh_frame_header.is_null();
+        let has_description =
+            !cfg!(target_arch = "aarch64") && in_module && !module.eh_frame_header.is_null();
         let slot = if has_description && let Some(rule) = rules::find(&module, address) {
             behind_call = 1;
             here.apply(rule, &mut read)
@@ -464,7 +489,12 @@ fn by_frame_pointer(registers: &Registers, read: &mut impl FnMut(u64) -> Option<
     }
     let mut caller = registers.clone();
     caller.words[RBP as usize] = read(pointer)?;
-    caller.words[RETURN_ADDRESS as usize] = read(pointer + 8)?;
+    caller.words[RETURN_ADDRESS as usize] = unsigned(read(pointer + 8)?);
     caller.words[RSP as usize] = pointer + 16;
     Some(Caller { registers: caller, slot: pointer as usize + 8, interrupted: false })
+}
+
+/// A return address without the signature that AArch64's processors put into its highest bits (pointer authentication).
+fn unsigned(address: u64) -> u64 {
+    if cfg!(target_arch = "aarch64") { address & ((1 << 48) - 1) } else { address }
 }

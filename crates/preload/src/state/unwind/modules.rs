@@ -97,7 +97,7 @@ fn program_break() -> usize {
 
 /// Looks for the function and for the program, once, while the process starts. Before that there is no answer.
 pub(crate) fn prepare() {
-    if cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
+    if cfg!(target_env = "gnu") {
         // SAFETY: a terminated string.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         FIND.store(function.expose_provenance(), Relaxed);
