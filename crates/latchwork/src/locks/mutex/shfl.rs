@@ -22,7 +22,7 @@
 //! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
 //! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
 //! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
-//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 1 ms.
+//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 10 ms.
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //!
 //! # How long a waiter waits, and where that differs from the paper
@@ -54,7 +54,7 @@
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
-use super::sleepers::{self, Head, READY};
+use super::sleepers::{self, Head, READY, SHORTEST_SLEEP};
 use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
@@ -312,7 +312,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, DEMAND));
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, park);
+            sleepers::sleep(&self.turn, deadline, SHORTEST_SLEEP, nap, park);
             has_parked = true;
         }
     }

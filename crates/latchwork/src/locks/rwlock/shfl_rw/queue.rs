@@ -5,7 +5,7 @@ use super::words::*;
 use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, READY};
+use crate::locks::mutex::sleepers::{self, Head, READY, SHORTEST_SLEEP};
 use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
@@ -115,7 +115,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, CLAIMED));
             let bits = if demands { PARKED | hints } else { PARKED };
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, bits, until));
+            // A reader that leaves wakes it only if it is the last one inside, so the head looks when its turn is over.
+            let least = if self.state().has(WRITER) { SHORTEST_SLEEP } else { P::TURN };
+            sleepers::sleep(&self.turn, deadline, least, nap, |until| self.park(side, bits, until));
             has_parked = true;
             watch();
         }
