@@ -37,7 +37,8 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)).
+//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)). Where the process
+//!   has one processor, the head does so too.
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   as long as it has waited so far, again and again, and looks in between. No unlock wakes it: an idle lock may be unused for as long
 //!   as the head has waited.
@@ -157,6 +158,11 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     fn is_locked(&self) -> bool {
         self.word().has(HELD)
+    }
+
+    /// Where the process has one processor, a waiter parks at once: that lets the holder run too, and keeps the rest of the slice.
+    fn wants_offers(&self) -> bool {
+        self.is_locked() && !M::has_one_processor()
     }
 }
 
@@ -284,6 +290,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
         let (mut has_parked, mut demands) = (false, !P::STEALING);
+        let spins = !M::has_one_processor();
         loop {
             if demands {
                 self.demand();
@@ -292,7 +299,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if self.turn.get().has(LAPSED) {
                 self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
-            let nanos = if spun && !demands { 0 } else { P::SPIN };
+            let nanos = if spins && (demands || !spun) { P::SPIN } else { 0 };
             let free = || {
                 if demands {
                     self.demand();

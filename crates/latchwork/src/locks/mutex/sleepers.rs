@@ -105,7 +105,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     deadline: Option<Deadline>,
     mut enter: impl FnMut(bool) -> bool,
 ) -> Result<Head<M>, bool> {
-    let spins = M::hints(if turn.spins_pay::<P>() { P::SPIN } else { P::LOOK });
+    let pays = turn.spins_pay::<P>() && !M::has_one_processor();
+    let spins = M::hints(if pays { P::SPIN } else { P::LOOK });
     let node = Waiter(M::acquire_node());
     node.next().store(null_mut(), Relaxed);
     let words = [(node.status(), WAITING), (node.key(), key), (node.batch(), 0), (node.passed(), 0)];
@@ -238,9 +239,11 @@ pub(crate) fn walk<M: Machine, P: Policy>(
 }
 
 /// Waits for 0.75 microseconds. A [`release_if`](Machine::release_if) that had begun before is over then, unless its thread was
-/// interrupted between its two instructions.
+/// interrupted between its two instructions: on a process's only processor it was.
 pub(crate) fn let_release_end<M: Machine>() {
-    (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
+    if !M::has_one_processor() {
+        (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
+    }
 }
 
 /// The head sleeps once, until the `deadline` at most. It parks for as long as it has waited at most, or for

@@ -85,6 +85,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         watch: &dyn Fn(),
     ) -> bool {
         let mut has_parked = false;
+        let spins = !M::has_one_processor();
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | OFFERED | PARKED); // the head runs
@@ -99,7 +100,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 self.set(hints);
                 self.is_open(side)
             };
-            let nanos = if spun && !drains { 0 } else { P::SPIN };
+            let nanos = if spins && (drains || !spun) { P::SPIN } else { 0 };
             let at_once = demands || drains || side != Side::Write;
             if sleepers::spin::<M, P>(nanos, at_once, is_open, || self.try_as_head(side)) {
                 return true;
