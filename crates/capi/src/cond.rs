@@ -42,7 +42,7 @@ unsafe extern "C" fn lw_cond_wait_slow(
             let reason = debug::waiting(cond, debug::COND, || cond.wait(|| mutex.unlock(()), deadline));
             if mutex.try_lock_weak().is_none() {
                 // The notifying thread may hold the mutex and wait for this processor.
-                Cond::offer_processor(|| mutex.is_locked());
+                Cond::offer_processor(|| mutex.wants_offers());
                 debug::waiting(mutex, 0, || mutex.lock());
             }
             result(reason)

@@ -38,8 +38,8 @@ pub trait Lock: Send + Sync + Sized + 'static {
     fn write(&self) -> Self::Write<'_>;
     /// Acquires for writing, if that is possible without waiting.
     fn try_write(&self) -> Option<Self::Write<'_>>;
-    /// Whether a thread held it a moment ago; `false` where that is not known.
-    fn is_locked(&self) -> bool {
+    /// [`RawMutex::wants_offers`]; `false` where that is not known.
+    fn wants_offers(&self) -> bool {
         false
     }
     /// Bytes of a lock, with what it allocates for itself.
@@ -80,7 +80,7 @@ impl<L: Lock> Condvar<L> for RawCondvar<L::Machine> {
     #[inline]
     fn wait<'l>(&self, lock: &'l L, held: L::Write<'l>) -> L::Write<'l> {
         RawCondvar::wait(self, || drop(held), None);
-        Self::offer_processor(|| lock.is_locked());
+        Self::offer_processor(|| lock.wants_offers());
         lock.write()
     }
     #[inline]
@@ -152,8 +152,8 @@ impl<L: RawMutex> Lock for Exclusive<L> {
     fn try_write(&self) -> Option<Held<'_, L>> {
         Some(Held { lock: &self.0, token: self.0.try_lock()? })
     }
-    fn is_locked(&self) -> bool {
-        self.0.is_locked()
+    fn wants_offers(&self) -> bool {
+        self.0.wants_offers()
     }
 }
 

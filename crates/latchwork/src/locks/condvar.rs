@@ -44,7 +44,8 @@
 //!
 //! *The notifier goes first.* A woken thread may preempt the very thread that woke it, which may hold the mutex. Before it
 //! waits for a mutex that is held, it offers its processor to other threads
-//! ([`offer_processor`](RawCondvar::offer_processor)). Without that it would spin while the holder waits for the processor.
+//! ([`offer_processor`](RawCondvar::offer_processor)). Without that it would spin while the holder waits for the processor. Where its
+//! process has one processor and waiters of the mutex park at once, it makes no offer: a `sched_yield` costs the rest of its time slice.
 //!
 //! *No lost wakeups.* A notifier that has locked the mutex after a waiter released it finds the waiter counted in. It advances
 //! the number past the waiter's ticket, or finds the waiter due. A waiter that sleeps is woken; one that does not sleep yet
@@ -225,11 +226,12 @@ impl<M: Machine> RawCondvar<M> {
         if waiters.claimed() > 0 { Wait::Woken } else { reason }
     }
 
-    /// Called between `finish` and the lock of the mutex: gives other threads the processor while `is_held`. The thread that
-    /// notified the caller may hold the mutex, and may wait for this very processor.
-    pub fn offer_processor(is_held: impl Fn() -> bool) {
+    /// Called between `finish` and the lock of the mutex: gives other threads the processor while the mutex `wants_offers`
+    /// ([`RawMutex::wants_offers`](mutex::RawMutex::wants_offers)). The thread that notified the caller may hold the mutex, and may wait
+    /// for this very processor.
+    pub fn offer_processor(wants_offers: impl Fn() -> bool) {
         for _ in 0..M::patience(OFFERS) {
-            if !is_held() {
+            if !wants_offers() {
                 return;
             }
             M::yield_now();
@@ -369,7 +371,7 @@ impl<L: ConstNew> Api<L> {
         let token = guard.token;
         // SAFETY: the token is from the acquisition that this ends. The guard gets a new one below.
         let reason = self.raw.wait(|| unsafe { mutex.0.unlock(token) }, deadline);
-        RawCondvar::<Native>::offer_processor(|| mutex.0.is_locked());
+        RawCondvar::<Native>::offer_processor(|| mutex.0.wants_offers());
         relock(guard, || mutex.0.lock());
         reason
     }

@@ -143,6 +143,12 @@ pub unsafe trait Machine: Copy + core::fmt::Debug + Send + Sync + 'static {
         Self::wait(word, expected, Some(Deadline::after::<Self>(nanos)));
     }
 
+    /// Whether the process has a single processor, as far as the caller knows. Then no other thread runs while the caller spins, so
+    /// every spin is in vain.
+    fn has_one_processor() -> bool {
+        false
+    }
+
     // ----- Sleeping and waking.
 
     /// Sleeps while `word` holds `expected`, until [`wake`](Machine::wake) or the deadline. The comparison and going to

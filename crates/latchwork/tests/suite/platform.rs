@@ -18,6 +18,7 @@ const CALLS: &[(&str, (u32, u32))] = &[
     ("openat", (2, 6)),
     ("prctl", (2, 6)),
     ("read", (2, 6)),
+    ("sched_getaffinity", (2, 6)),
     ("sched_getscheduler", (2, 6)),
     ("write", (2, 6)),
 ];

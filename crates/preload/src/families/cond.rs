@@ -309,7 +309,7 @@ unsafe extern "C" fn enter(m: *mut Mutex, counted: Counted) -> c_int {
     // SAFETY: the mutex is live: `destroy` refuses one that counts a waiter.
     unsafe {
         if counted == Counted::Here {
-            RawCondvar::<Native>::offer_processor(|| mutex::is_locked(&*m));
+            RawCondvar::<Native>::offer_processor(|| mutex::wants_offers(&*m));
         }
         let error = RELOCK.get()(m);
         if error == 0 {

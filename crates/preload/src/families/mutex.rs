@@ -547,14 +547,14 @@ pub(super) fn forget_waiter(m: &Mutex, counted: Counted) {
     }
 }
 
-/// Whether a thread held the raw lock a moment ago.
+/// [`RawMutex::wants_offers`] of the raw lock.
 ///
 /// # Safety
 ///
 /// The mutex is live, one of ours and of the current generation.
-pub(super) unsafe fn is_locked(m: &Mutex) -> bool {
+pub(super) unsafe fn wants_offers(m: &Mutex) -> bool {
     // SAFETY: the caller's mutex is a live one of ours.
-    unsafe { (operations(m).is_locked)(m) }
+    unsafe { (operations(m).wants_offers)(m) }
 }
 
 /// The bits of glibc's kind that mutexes of ours have.

@@ -121,6 +121,12 @@ pub unsafe trait RawMutex: Send + Sync + Sized + 'static {
 
     /// Whether a thread held the lock a moment ago.
     fn is_locked(&self) -> bool;
+
+    /// Whether a thread that a condition variable has woken should offer its processor to the holder before it waits for the lock:
+    /// a thread holds the lock, and a waiter would spin.
+    fn wants_offers(&self) -> bool {
+        self.is_locked()
+    }
 }
 
 /// A lock whose holder can hand it over to the waiter that is first in the queue.

@@ -22,7 +22,7 @@
 //! `unlock` stores 0 in the word if there is no queue, or if the word is HELD: no atomic read-modify-write. If the head sets PARKED
 //! between the look and the store, the store erases that, and the unlock wakes no thread: a *torn* release. The head looks again
 //! after 0.75 us, by when the store is done unless the holder was interrupted between the two. In that rare case the head sleeps
-//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 1 ms.
+//! beside a free lock, which any other thread may take; so it never sleeps for longer than it has waited, or 10 ms.
 //! The next holder may free the lock's memory. So an unlock uses only the address of `word` after it has released it.
 //!
 //! # How long a waiter waits, and where that differs from the paper
@@ -37,7 +37,8 @@
 //!   looks in a row at a held lock its sections are long, and the waiter takes it at the first look that finds it free.
 //! - *Spin, then sleep.* A newcomer spins for [`SPIN`](Policy::SPIN) if there is no queue or its head sleeps. A head spins as
 //!   long, once, then parks (the paper's head spins for ever). The next unlock unparks it, and it looks whether the lock is free.
-//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)).
+//! - *In vain.* If spins rarely end with the lock, newcomers and queued waiters park at once ([`turn`](super::turn)). Where the process
+//!   has one processor, the head does so too.
 //! - *Robbed.* If it is held after the head has parked once, running threads probably use it well without wakeups. The head naps for
 //!   as long as it has waited so far, again and again, and looks in between. No unlock wakes it: an idle lock may be unused for as long
 //!   as the head has waited.
@@ -54,7 +55,7 @@
 
 use super::policies::NumaPolicy;
 use super::shuffle::{Policy, Waiter};
-use super::sleepers::{self, Head, READY};
+use super::sleepers::{self, Head, READY, SHORTEST_SLEEP};
 use super::turn::{ASLEEP, LAPSED, PROMISE_BOUND, Turn, age};
 use super::{ConstNew, Fair, Info, RawMutex, Suspension};
 use crate::locks::bits::Bits;
@@ -157,6 +158,11 @@ unsafe impl<M: Machine, P: Policy> RawMutex for RawShfl<M, P> {
 
     fn is_locked(&self) -> bool {
         self.word().has(HELD)
+    }
+
+    /// Where the process has one processor, a waiter parks at once: that lets the holder run too, and keeps the rest of the slice.
+    fn wants_offers(&self) -> bool {
+        self.is_locked() && !M::has_one_processor()
     }
 }
 
@@ -284,6 +290,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
     fn compete(&self, node: Waiter<'_, M>, deadline: Option<Deadline>, mut spun: bool) -> bool {
         let take = || self.take(self.word());
         let (mut has_parked, mut demands) = (false, !P::STEALING);
+        let spins = !M::has_one_processor();
         loop {
             if demands {
                 self.demand();
@@ -292,7 +299,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             if self.turn.get().has(LAPSED) {
                 self.turn.0.fetch_and(!LAPSED, Relaxed); // the head runs again
             }
-            let nanos = if spun && !demands { 0 } else { P::SPIN };
+            let nanos = if spins && (demands || !spun) { P::SPIN } else { 0 };
             let free = || {
                 if demands {
                     self.demand();
@@ -312,7 +319,7 @@ impl<M: Machine, P: Policy> RawShfl<M, P> {
             }
             let park = |until| self.park(if demands { PARKED | DEMAND } else { PARKED }, until);
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, DEMAND));
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, park);
+            sleepers::sleep(&self.turn, deadline, SHORTEST_SLEEP, nap, park);
             has_parked = true;
         }
     }

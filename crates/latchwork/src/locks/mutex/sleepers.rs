@@ -48,6 +48,10 @@ pub(crate) const INVITED: u32 = 4;
 /// Waiters of a group in a row. Newcomers that steal keep the lock in one place too: in the simulator, 1024 is no faster.
 const IN_A_ROW: u32 = 16;
 
+/// Microseconds (of 1024 ns) after which a waiter that an unlock unparks wakes up by itself at least: the longest period of Linux's
+/// timer tick. For a sleep that may end before the next tick, the processor's timer is set anew twice. On a virtual machine that takes
+/// 1.5 to 2 us, as much as the wakeup (`docs/mutexes.md`).
+pub(crate) const SHORTEST_SLEEP: u32 = PROMISE_BOUND;
 /// Microseconds (of 1024 ns) after which a parked waiter wakes up by itself at most: a thousand of them take 4% of a processor.
 const LONGEST_SLEEP: u32 = 32 * PROMISE_BOUND;
 
@@ -101,7 +105,8 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     deadline: Option<Deadline>,
     mut enter: impl FnMut(bool) -> bool,
 ) -> Result<Head<M>, bool> {
-    let spins = M::hints(if turn.spins_pay::<P>() { P::SPIN } else { P::LOOK });
+    let pays = turn.spins_pay::<P>() && !M::has_one_processor();
+    let spins = M::hints(if pays { P::SPIN } else { P::LOOK });
     let node = Waiter(M::acquire_node());
     node.next().store(null_mut(), Relaxed);
     let words = [(node.status(), WAITING), (node.key(), key), (node.batch(), 0), (node.passed(), 0)];
@@ -117,7 +122,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     };
     // It does not look earlier: no head is suspended before that, and each look costs two context switches. With looks after 1
     // and 5 ms, 8 to 64 threads on two CPUs were slower by 5 to 10%, with sections of 5 us and pauses of 2 us.
-    let mut sleep = PROMISE_BOUND;
+    let mut sleep = SHORTEST_SLEEP;
     let mut woke_by_itself = false;
     loop {
         let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
@@ -234,16 +239,20 @@ pub(crate) fn walk<M: Machine, P: Policy>(
 }
 
 /// Waits for 0.75 microseconds. A [`release_if`](Machine::release_if) that had begun before is over then, unless its thread was
-/// interrupted between its two instructions.
+/// interrupted between its two instructions: on a process's only processor it was.
 pub(crate) fn let_release_end<M: Machine>() {
-    (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
+    if !M::has_one_processor() {
+        (1..M::patience(16)).for_each(|_| M::pause(M::hints(50)));
+    }
 }
 
-/// The head sleeps once, for as long as it has waited at most, and until the `deadline` at most: it parks, or naps at the lock's
-/// `word`. No nap begins, or goes on, once `left` is set there: a fair unlock leaves the lock to the head so, and wakes it.
-pub(crate) fn sleep<M: Machine, P: Policy>(
+/// The head sleeps once, until the `deadline` at most. It parks for as long as it has waited at most, or for
+/// `least`. Or it naps at the lock's `word`, for as long as it has waited at most. No nap begins, or goes on, once `left` is set there: a
+/// fair unlock leaves the lock to the head so, and wakes it.
+pub(crate) fn sleep<M: Machine>(
     turn: &Turn<M>,
     deadline: Option<Deadline>,
+    least: u32,
     nap: Option<(&M::U32, u32)>,
     park: impl FnOnce(Option<Deadline>),
 ) {
@@ -256,7 +265,7 @@ pub(crate) fn sleep<M: Machine, P: Policy>(
             M::doze_at(word, seen.0, nanos(waited).min(most));
         }
     } else {
-        park(earlier::<M>(deadline, M::torn_timeout(nanos(waited.clamp(P::TURN, LONGEST_SLEEP)))));
+        park(earlier::<M>(deadline, M::torn_timeout(nanos(waited.clamp(least, LONGEST_SLEEP)))));
     }
     turn.0.fetch_and(!ASLEEP, Relaxed);
 }

@@ -14,6 +14,8 @@
 //! nevertheless: it is the one that all others wait for. In one turn of 64 all of them spin, which is a trial: one success makes
 //! them spin again.
 //!
+//! Where the process has a single processor ([`has_one_processor`](Machine::has_one_processor)), all of them park at once, the head too.
+//!
 //! The others that spin in vain in the same turn do not count. They wait for the same holder, often: if one is preempted in its
 //! section once, all threads that run meanwhile spin in vain, and the lock would not be spun for in the next 64 turns. Then each
 //! meeting of two threads puts one of them to sleep, for a section of nanoseconds.
@@ -103,7 +105,7 @@ impl<M: Machine> Turn<M> {
     /// A newcomer's attempts before it queues. If it `spins` and that pays, it calls `spin` with the time for which to spin, and with
     /// whether to take a free lock at once. Otherwise that is one attempt.
     pub fn try_as_newcomer<P: Policy>(&self, spins: bool, spin: impl FnOnce(u32, bool) -> bool) -> bool {
-        let pays = spins && self.spins_pay::<P>();
+        let pays = spins && self.spins_pay::<P>() && !M::has_one_processor();
         let got = spin(if pays { P::SPIN } else { 0 }, !pays);
         if pays {
             self.learn(got);

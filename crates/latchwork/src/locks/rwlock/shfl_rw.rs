@@ -43,7 +43,7 @@
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
 //! In the rare case of (F) the head sleeps beside a free lock, which any other thread may take. So each of its sleeps is
-//! bounded: 1 ms, or as long as the head has waited.
+//! bounded: 10 ms, or as long as the head has waited.
 //!
 //! # Where it differs from the paper
 //!

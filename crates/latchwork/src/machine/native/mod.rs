@@ -173,6 +173,10 @@ unsafe impl Machine for Native {
         pause::hints(nanos)
     }
 
+    fn has_one_processor() -> bool {
+        thread::has_one_processor()
+    }
+
     fn yield_now() {
         // SAFETY: the call takes no arguments and touches no memory.
         unsafe { libc::sched_yield() };

@@ -1,7 +1,7 @@
 //! Which thread the caller is, and on which processor and NUMA node it runs.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Whether the process has never had a second thread. glibc keeps this for its own locks.
 #[cfg(target_env = "gnu")]
@@ -66,6 +66,48 @@ pub(super) fn numa_node() -> u32 {
 pub(super) fn cpu() -> u32 {
     // SAFETY: the call takes no arguments. It fails only on a kernel without it.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
+/// Whether the process has a single processor: one on which the kernel lets the calling thread run, and on which all threads ran that
+/// have asked in this second. (A program may bind each of its threads to another processor.) The answer is kept for a second at
+/// most, because a process may be given other processors at any time.
+pub(super) fn has_one_processor() -> bool {
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    is_only_processor(&KNOWN)
+}
+
+/// In `known` the number of the processor that the process has, from 1, or [`SEVERAL`]. In the upper half the second of the answer.
+fn is_only_processor(known: &AtomicU64) -> bool {
+    const SEVERAL: u32 = 0;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is valid for writes. The clock exists since Linux 2.6.32, and reading it is no system call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+    let (second, mine) = (now.tv_sec as u32, cpu() + 1);
+    // Relaxed: it publishes nothing. An answer that two threads overwrite for each other is one more question.
+    let before = known.load(Ordering::Relaxed);
+    let (asked, only) = ((before >> 32) as u32, before as u32);
+    if asked == second && (only == SEVERAL || only == mine) {
+        return only == mine;
+    }
+    let only = if asked != second && is_bound() { mine } else { SEVERAL };
+    known.store(u64::from(second) << 32 | u64::from(only), Ordering::Relaxed);
+    only == mine
+}
+
+/// Whether the kernel lets the calling thread run on one processor only. `false` if it does not say.
+fn is_bound() -> bool {
+    let mut allowed = [0u64; 16];
+    // SAFETY: the buffer is valid for writes, and `errno` is always valid. The call fails where the kernel has more processors than
+    // the buffer has bits.
+    let length = unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let length =
+            libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&allowed), allowed.as_mut_ptr());
+        *errno = saved;
+        length
+    };
+    length > 0 && allowed.iter().map(|word| word.count_ones()).sum::<u32>() == 1
 }
 
 /// Whether the kernel prefers the calling thread to threads that have slept longer. Where a filter refuses the question, it may.
@@ -147,6 +189,29 @@ fn highest_number(list: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On the processor that the calling thread has been bound to, and on another one.
+    #[test]
+    fn a_bound_thread_has_one_processor_until_another_one_asks_elsewhere() {
+        // SAFETY: the sets are valid for the calls, and all-zero bytes are an empty set. Only this thread of the test is bound.
+        let bind = |cpu: usize| unsafe {
+            let mut set: libc::cpu_set_t = core::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+        };
+        let ask = |known: &AtomicU64| {
+            std::thread::scope(|scope| {
+                let bound_to = |cpu| move || bind(cpu).then(|| is_only_processor(known));
+                [0, 1, 0].map(|cpu| scope.spawn(bound_to(cpu)).join().unwrap())
+            })
+        };
+        // A second may begin between two questions.
+        let answers = (0..5).map(|_| ask(&AtomicU64::new(0)));
+        let expected = [Some(true), Some(false), Some(false)];
+        assert!(answers.into_iter().any(|answers| answers == expected || answers.contains(&None)));
+        let unbound = std::thread::available_parallelism().unwrap().get() > 1;
+        assert!(!unbound || !is_only_processor(&AtomicU64::new(0)));
+    }
 
     #[test]
     fn node_lists() {

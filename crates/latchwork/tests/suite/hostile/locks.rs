@@ -14,6 +14,7 @@ impl Visitor<Native> for Each {
         let lock = L::new_in();
         let token = lock.lock();
         assert!(lock.try_lock().is_none() && lock.try_lock_weak().is_none() && lock.is_locked());
+        lock.wants_offers();
         for deadline in deadlines() {
             assert!(lock.lock_until(deadline).is_none(), "{}", L::INFO.name);
         }

@@ -30,6 +30,7 @@ pub fn native() {
     assert_eq!(Native::spin_until(&word, Relaxed, |_| true), 7);
     assert_eq!(Native::spin_for(&word, Relaxed, 0, |_| false), None);
     Native::pause(0);
+    Native::has_one_processor();
     Native::prefetch(|| without_provenance::<u64>(NOWHERE));
     Native::yield_now();
     Native::doze(0);

@@ -98,7 +98,7 @@ const LISTED: &[(&str, &str)] = &[
         "spin_until spin_for pause prefetch patience yield_now wait wake requeue light_fence \
          heavy_fence prepare_fences lightest_fence full_fence acquire_swap now \
          thread_id identity numa_node numa_nodes cpu cpus numa_hops acquire_node note_node find safety_timeout \
-         doze doze_at hints acquire_zero release_if torn_timeout is_real_time",
+         doze doze_at hints acquire_zero release_if torn_timeout is_real_time has_one_processor",
     ),
     ("machine/native/mod.rs", "init avoid_membarrier set_exit notice_exit give_up_key has_light_fences"),
     ("machine/native/tls.rs", "reader_row_offset"),
@@ -154,7 +154,10 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("locks/mod.rs", "name into_word"),
     ("locks/for_assembly.rs", "restore"),
-    ("locks/mutex/mod.rs", "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked"),
+    (
+        "locks/mutex/mod.rs",
+        "new_in lock try_lock try_lock_weak lock_contended lock_until is_locked wants_offers",
+    ),
     ("locks/mutex/local.rs", "has_waiters"),
     ("locks/mutex/osq.rs", "new_in"),
     ("locks/mutex/stacked.rs", "cohort"),

@@ -93,6 +93,8 @@ pub(super) struct Operations {
     pub unlock: unsafe fn(&Mutex),
     /// Whether a thread holds it. This never makes a lock that is out of place.
     pub is_locked: unsafe fn(&Mutex) -> bool,
+    /// [`RawMutex::wants_offers`], likewise.
+    pub wants_offers: unsafe fn(&Mutex) -> bool,
     /// Makes it unlocked and drops its waiters; the caller is the only user.
     pub reset: unsafe fn(&Mutex),
     /// Frees the memory of a lock that is out of place; the caller is the only user, and the lock is free.
@@ -111,6 +113,7 @@ impl Operations {
                 lock_until: |m, deadline| got::<L>(m, raw::<L>(m).lock_until(deadline)),
                 unlock: unlock::<L>,
                 is_locked: |m| place::exists::<L, MUTEX_SPACE>(&m.raw) && raw::<L>(m).is_locked(),
+                wants_offers: |m| place::exists::<L, MUTEX_SPACE>(&m.raw) && raw::<L>(m).wants_offers(),
                 reset: |m| place::reset::<L, MUTEX_SPACE>(&m.raw),
                 discard: |m| place::discard::<L, MUTEX_SPACE>(&m.raw),
             }

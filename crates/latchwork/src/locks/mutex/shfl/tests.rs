@@ -162,7 +162,7 @@ fn no_head_looks_suspended_behind_a_holder() {
         while lock.tail.load(Relaxed) == first {
             thread::yield_now();
         }
-        // The second waiter wakes up after 10 ms, the head after 1, 5, 21 and 85 ms.
+        // The second waiter wakes up after 10 ms, the head after 10, 20 and 40 ms.
         let lapsed = (0..60).any(|_| {
             thread::sleep(Duration::from_millis(1));
             lock.turn.get().has(LAPSED)

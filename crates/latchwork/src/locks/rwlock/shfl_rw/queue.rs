@@ -5,7 +5,7 @@ use super::words::*;
 use crate::locks::bits::Bits;
 use crate::locks::mutex::invite::invite;
 use crate::locks::mutex::shuffle::{Policy, Waiter};
-use crate::locks::mutex::sleepers::{self, Head, READY};
+use crate::locks::mutex::sleepers::{self, Head, READY, SHORTEST_SLEEP};
 use crate::locks::mutex::turn::{ASLEEP, PROMISE_BOUND};
 use crate::machine::{Arith, Deadline, Machine, Word};
 use core::sync::atomic::Ordering::*;
@@ -85,6 +85,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
         watch: &dyn Fn(),
     ) -> bool {
         let mut has_parked = false;
+        let spins = !M::has_one_processor();
         loop {
             sleepers::walk::<M, P>(&self.tail, &self.turn, node, || self.is_open(side));
             self.clear(LAPSED | OFFERED | PARKED); // the head runs
@@ -99,7 +100,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
                 self.set(hints);
                 self.is_open(side)
             };
-            let nanos = if spun && !drains { 0 } else { P::SPIN };
+            let nanos = if spins && (drains || !spun) { P::SPIN } else { 0 };
             let at_once = demands || drains || side != Side::Write;
             if sleepers::spin::<M, P>(nanos, at_once, is_open, || self.try_as_head(side)) {
                 return true;
@@ -115,7 +116,9 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
             }
             let nap = (has_parked && !demands && P::NAPS).then_some((&self.word, CLAIMED));
             let bits = if demands { PARKED | hints } else { PARKED };
-            sleepers::sleep::<M, P>(&self.turn, deadline, nap, |until| self.park(side, bits, until));
+            // A reader that leaves wakes it only if it is the last one inside, so the head looks when its turn is over.
+            let least = if self.state().has(WRITER) { SHORTEST_SLEEP } else { P::TURN };
+            sleepers::sleep(&self.turn, deadline, least, nap, |until| self.park(side, bits, until));
             has_parked = true;
             watch();
         }
