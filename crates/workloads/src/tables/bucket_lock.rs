@@ -4,8 +4,8 @@
 //! RCU-L (readers in a [`Section`](super::readers::Section)) and HPBR-L (readers that protect each
 //! [`Reference`](super::readers::Reference); links are marked as in Michael's list).
 //!
-//! Updaters of a bucket exclude each other; [`lock_place`](super::lock_place) says where their lock lies. So no other thread removes what an updater meets in the chain, and the updater
-//! reads the chain without protecting anything.
+//! Updaters of a bucket exclude each other; [`lock_place`](super::lock_place) says where their lock lies. So no other thread
+//! removes what an updater meets in the chain, and the updater reads the chain without protecting anything.
 //!
 //! State of an element: free -> in a chain (A) -> removed (B): for readers that protect references, its own link is
 //! marked -> out of the chain -> retired -> free, when the domain reclaims it.
