@@ -1,5 +1,6 @@
 //! Other libraries' reclamation, as strategies of the table: their readers, their garbage, our chains and locks.
 
+use crate::tables::lock_place::InHead;
 use crate::tables::readers::{PerReference, SectionWide};
 use latchwork::machine::Native;
 use latchwork::reclaim::{Garbage, Guard, Info, Reader, Reclaim, Retire};
@@ -132,6 +133,7 @@ unsafe impl SectionWide for Crossbeam {
     const LOCKED: &'static str = "crossbeam-epoch";
     const LOCK_FREE: &'static str = "crossbeam-epoch-nbs";
     const COUNTS: bool = false;
+    type Lock = InHead;
 }
 
 /// seize.
@@ -202,6 +204,7 @@ unsafe impl SectionWide for Seize {
     const LOCKED: &'static str = "seize";
     const LOCK_FREE: &'static str = "seize-nbs";
     const COUNTS: bool = false;
+    type Lock = InHead;
 }
 
 /// haphazard. (Only for tables that follow no marked pointers: its hazards are exact addresses.)

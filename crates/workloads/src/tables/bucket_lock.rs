@@ -4,8 +4,8 @@
 //! RCU-L (readers in a [`Section`](super::readers::Section)) and HPBR-L (readers that protect each
 //! [`Reference`](super::readers::Reference); links are marked as in Michael's list).
 //!
-//! Updaters of a bucket exclude each other. So no other thread removes what an updater meets in the chain, and the updater
-//! reads the chain without protecting anything.
+//! Updaters of a bucket exclude each other; [`lock_place`](super::lock_place) says where their lock lies. So no other thread
+//! removes what an updater meets in the chain, and the updater reads the chain without protecting anything.
 //!
 //! State of an element: free -> in a chain (A) -> removed (B): for readers that protect references, its own link is
 //! marked -> out of the chain -> retired -> free, when the domain reclaims it.
@@ -18,20 +18,19 @@
 //! Progress: readers in sections never wait or repeat. Readers that protect references wait for the updater if they
 //! stand on an element that is being removed.
 
-use super::node::{Place, give_back, search};
-use super::readers::{Readers, marked};
+use super::lock_place::{BucketLock, wait};
+use super::node::{Place, give_back, marked, search};
+use super::readers::Readers;
 use super::store::{Handle, Store};
 use super::table::{Info, Reclaimed, Shape, Table};
-use crate::lock::{Exclusive, Lock};
-use latchwork::locks::mutex::ttas::RawTtas;
-use latchwork::machine::{Machine, Word};
+use latchwork::machine::Word;
 use latchwork::reclaim::{Reader, Reclaim};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The table. See the [module documentation](self).
-pub struct BucketLocked<D: Reclaim, R> {
-    store: Store<D, Exclusive<RawTtas<D::Machine>>>,
+pub struct BucketLocked<D: Reclaim, R: Readers<D>> {
+    store: Store<D, R::Lock>,
     readers: PhantomData<R>,
 }
 
@@ -64,21 +63,6 @@ impl<D: Reclaim, R: Readers<D>> BucketLocked<D, R> {
     }
 }
 
-/// Waits between two looks at a chain that an updater is changing: twice as long each time, and after some looks the
-/// processor is offered to other threads, because the updater may have been preempted.
-fn wait<M: Machine>(looks: u32) {
-    /// Spin hints after the first look.
-    const FIRST: u32 = 4;
-    /// Looks after which the pause does not grow any more (512 spin hints, 5 to 20 microseconds).
-    const GROWS: u32 = 7;
-    /// Looks after which the reader also yields.
-    const YIELDS: u32 = 11;
-    M::pause(FIRST << looks.min(GROWS));
-    if looks >= YIELDS {
-        M::yield_now();
-    }
-}
-
 // SAFETY: elements are retired in the domain after they have left their chain, and readers protect what they look at, as
 // `Readers` promises.
 unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
@@ -87,7 +71,7 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     const INFO: Info = R::LOCKED;
 
     fn new(shape: &Shape) -> Self {
-        BucketLocked { store: Store::new(shape, Exclusive::new), readers: PhantomData }
+        BucketLocked { store: Store::new(shape, R::Lock::new), readers: PhantomData }
     }
 
     fn join(&self, index: usize) -> Handle<'_, D> {
@@ -111,39 +95,42 @@ unsafe impl<D: Reclaim, R: Readers<D>> Table for BucketLocked<D, R> {
     fn insert<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64, value: u64) -> Result<bool, Reclaimed> {
         let (head, mask) = self.store.head(key);
         let node = self.store.take(handle, key, value);
-        let _held = self.store.own(key).write();
-        // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
-        let place = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
-        let Place { link, node: next, hit } = place;
-        if hit {
-            // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
-            unsafe { give_back(node, Relaxed) };
-        } else {
-            // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
-            unsafe { &*node }.next.store(next, Relaxed);
-            // (A) pairs with the readers' loads: they see its fields.
-            link.store(node, Release);
-        }
-        Ok(!hit)
+        self.store.own(key).with(head, |chain| {
+            // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
+            let place = unsafe { search::<D::Machine>(head, chain.first, key, mask) }?;
+            let Place { link, node: next, hit } = place;
+            if hit {
+                // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
+                unsafe { give_back(node, Relaxed) };
+            } else {
+                // SAFETY: `take` has given the node to this thread alone; the pool keeps it valid.
+                unsafe { &*node }.next.store(next, Relaxed);
+                // (A) pairs with the readers' loads: they see its fields.
+                chain.set(link, node);
+            }
+            Ok(!hit)
+        })
     }
 
     fn remove<'t>(&'t self, handle: &mut Handle<'t, D>, key: u64) -> Result<bool, Reclaimed> {
         let (head, mask) = self.store.head(key);
-        let held = self.store.own(key).write();
-        // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
-        let Place { link, node, hit } = unsafe { search::<D::Machine>(head, key, mask, Relaxed) }?;
-        if !hit {
-            return Ok(false);
-        }
-        // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
-        let fields = unsafe { &*node };
-        let next = fields.next.load(Relaxed);
-        if R::MARKS {
-            // (B) before the node leaves the chain: a reader that stands on it follows its link no further.
-            fields.next.store(marked(next), Release);
-        }
-        link.store(next, Release);
-        drop(held);
+        let removed = self.store.own(key).with(head, |chain| {
+            // SAFETY: links lead to nodes of the pool; with the lock, none carries a mark.
+            let Place { link, node, hit } = unsafe { search::<D::Machine>(head, chain.first, key, mask) }?;
+            if !hit {
+                return Ok(None);
+            }
+            // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
+            let fields = unsafe { &*node };
+            let next = fields.next.load(Relaxed);
+            if R::MARKS {
+                // (B) before the node leaves the chain: a reader that stands on it follows its link no further.
+                fields.next.store(marked(next), Release);
+            }
+            chain.set(link, next);
+            Ok(Some(node))
+        })?;
+        let Some(node) = removed else { return Ok(false) };
         let mut retired = 0;
         // SAFETY: this thread has just taken it out of the chain.
         unsafe { self.store.retire(&mut retired, node) };

@@ -186,7 +186,8 @@ unsafe impl<G: Guard> Table for Locked<G> {
     unsafe fn get(&self, _: &mut usize, key: u64) -> Result<Option<u64>, Reclaimed> {
         let (bucket, mask) = self.bucket(key);
         // SAFETY: links lead to nodes of the pool, and are never marked.
-        let look = || unsafe { look::<G::Machine>(&bucket.head, key, mask, |link| link.load(Relaxed)) };
+        let look =
+            || unsafe { look::<G::Machine>(bucket.head.load(Relaxed), key, mask, |link| link.load(Relaxed)) };
         self.guard.read(&bucket.guard, look)
     }
 
@@ -194,7 +195,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
         let (bucket, mask) = self.bucket(key);
         self.guard.write(&bucket.guard, || {
             // SAFETY: links lead to nodes of the pool, and are never marked.
-            let place = unsafe { search::<G::Machine>(&bucket.head, key, mask, Relaxed) }?;
+            let place = unsafe { search::<G::Machine>(&bucket.head, bucket.head.load(Relaxed), key, mask) }?;
             let Place { link, node: next, hit } = place;
             if hit {
                 return Ok(false);
@@ -213,7 +214,7 @@ unsafe impl<G: Guard> Table for Locked<G> {
         self.guard.write(&bucket.guard, || {
             // SAFETY: links lead to nodes of the pool, and are never marked.
             let Place { link, node, hit } =
-                unsafe { search::<G::Machine>(&bucket.head, key, mask, Relaxed) }?;
+                unsafe { search::<G::Machine>(&bucket.head, bucket.head.load(Relaxed), key, mask) }?;
             if hit {
                 // SAFETY: the node is in the chain, and no other thread is there.
                 link.store(unsafe { &*node }.next.load(Relaxed), Relaxed);

@@ -28,8 +28,8 @@
 //! per update, that of the exchange which changes the chain.
 //! Progress: lock-free.
 
-use super::node::{Node, Step, give_back, step};
-use super::readers::{Readers, is_marked, look_between_marks, marked, unmarked};
+use super::node::{Node, Step, give_back, is_marked, marked, step, unmarked};
+use super::readers::{Readers, look_between_marks};
 use super::store::{Handle, Store};
 use super::table::{Info, Reclaimed, Shape, Table};
 use latchwork::machine::{Machine, Word};

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`locked`] | one reader-writer lock (any of the library's; `percpu` is the brlock), one mutex per bucket, none at all ("ideal") |
 //! | [`bucket_lock`] | updaters lock the bucket, readers lock nothing: RCU-L, HPBR-L, and the same over epochs |
+//! | [`lock_place`] | where the lock of a bucket lies: in its head, or beside it |
 //! | [`type_stable`] | updaters lock the bucket, removed elements are used again at once, and readers check whether any was |
 //! | [`michael`] | no thread locks: RCU-NBS, HPBR-NBS, and the same over epochs |
 //!
@@ -21,6 +22,7 @@
 
 pub mod bucket_lock;
 pub mod kinds;
+pub mod lock_place;
 pub mod locked;
 pub mod michael;
 mod node;
@@ -34,5 +36,6 @@ pub mod workload;
 mod tests;
 
 pub use kinds::{Visitor, visit};
+pub use node::Node;
 pub use table::{Info, Reclaimed, Shape, Table};
 pub use workload::TableWorkload;

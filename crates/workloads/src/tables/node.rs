@@ -150,8 +150,8 @@ pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
     }
 }
 
-/// Follows a chain from its head to `key`. No node of the chain is reclaimed meanwhile. `order` is the ordering of the
-/// loads of links, `mask` has the bits of a key that choose the bucket.
+/// Follows a chain from its head to `key`. The calling thread has the chain alone. `first` is the first node, `mask` has the bits of
+/// a key that choose the bucket.
 ///
 /// # Safety
 ///
@@ -159,44 +159,62 @@ pub fn step(found: u64, key: u64, mask: u64) -> Result<Step, Reclaimed> {
 #[inline(always)]
 pub unsafe fn search<'a, M: Machine>(
     head: &'a M::Ptr<Node<M>>,
+    first: *mut Node<M>,
     key: u64,
     mask: u64,
-    order: Ordering,
 ) -> Result<Place<'a, M>, Reclaimed> {
-    let mut link = head;
+    let (mut link, mut node) = (head, first);
     loop {
-        let node = link.load(order);
         // SAFETY: links lead to nodes, says the caller.
         let Some(fields) = (unsafe { node.as_ref() }) else { return Ok(Place { link, node, hit: false }) };
         if let Step::End(hit) = step(fields.key.load(Relaxed), key, mask)? {
             return Ok(Place { link, node, hit });
         }
         link = &fields.next;
+        node = link.load(Relaxed);
     }
 }
 
-/// The value of `key` in a chain without marks. `follow` reads a link; the node that it leads to is not reclaimed
-/// meanwhile. All tables without marks share this function, so that they differ in what is compared, and in nothing else.
+/// The value of `key` in a chain without marks, from its first node on. `follow` reads a link; the node that it leads to is not
+/// reclaimed meanwhile. All tables without marks share this function, so that they differ in what is compared, and in nothing else.
 ///
 /// # Safety
 ///
-/// Links lead to nodes of a pool that outlives them, and carry no marks.
+/// `first` and the links lead to nodes of a pool that outlives them, and carry no marks.
 #[inline(always)]
 pub unsafe fn look<M: Machine>(
-    head: &M::Ptr<Node<M>>,
+    first: *mut Node<M>,
     key: u64,
     mask: u64,
     follow: impl Fn(&M::Ptr<Node<M>>) -> *mut Node<M>,
 ) -> Result<Option<u64>, Reclaimed> {
-    let mut link = head;
+    let mut at = first;
     loop {
         // SAFETY: links lead to nodes, says the caller.
-        let Some(node) = (unsafe { follow(link).as_ref() }) else { return Ok(None) };
+        let Some(node) = (unsafe { at.as_ref() }) else { return Ok(None) };
         if let Step::End(hit) = step(node.key.load(Relaxed), key, mask)? {
             return Ok(hit.then(|| node.value.load(Relaxed)));
         }
-        link = &node.next;
+        at = follow(&node.next);
     }
+}
+
+/// A link with the lowest bit set: the node that it is in has been removed, or the chain is locked whose head it is.
+#[inline(always)]
+pub fn marked<T>(link: *mut T) -> *mut T {
+    link.map_addr(|address| address | 1)
+}
+
+/// Whether the link carries the mark.
+#[inline(always)]
+pub fn is_marked<T>(link: *mut T) -> bool {
+    link.addr() & 1 != 0
+}
+
+/// The link without the mark.
+#[inline(always)]
+pub fn unmarked<T>(link: *mut T) -> *mut T {
+    link.map_addr(|address| address & !1)
 }
 
 /// Calls `each` with every key and value of these chains, which no other thread uses. Follows marked links, and leaves out
@@ -212,9 +230,9 @@ pub unsafe fn each<'a, M: Machine>(
     for head in heads {
         let mut at = head;
         // SAFETY: links lead to nodes, says the caller.
-        while let Some(node) = unsafe { at.load(Relaxed).map_addr(|address| address & !1).as_ref() } {
+        while let Some(node) = unsafe { unmarked(at.load(Relaxed)).as_ref() } {
             at = &node.next;
-            if at.load(Relaxed).addr() & 1 == 0 {
+            if !is_marked(at.load(Relaxed)) {
                 each(node.key.load(Relaxed), node.value.load(Relaxed));
             }
         }

@@ -4,7 +4,8 @@
 //! The link of an element that has been removed may carry a mark, its lowest bit. Readers that protect single
 //! references need it: without it, a reader could step from a removed element to one that has been reclaimed.
 
-use super::node::{Node, Step, look, step};
+use super::lock_place::{Beside, BucketLock, InHead};
+use super::node::{Node, Step, is_marked, look, step};
 use super::table::{Info, Reclaimed};
 use latchwork::machine::{Machine, Records, Word};
 use latchwork::reclaim::counted::CountedDomain;
@@ -25,6 +26,8 @@ pub unsafe trait Readers<D: Reclaim>: Send + Sync + 'static {
     const LOCKED: Info;
     /// The description of the table without locks ([`michael`](super::michael)).
     const LOCK_FREE: Info;
+    /// The lock of a bucket, for updaters of the table with a lock in each bucket.
+    type Lock: BucketLock<D::Machine>;
     /// Whether an updater has to mark the link of an element that it removes.
     const MARKS: bool;
     /// Whether the domain says how many elements wait.
@@ -56,6 +59,8 @@ pub unsafe trait SectionWide: Reclaim {
     const LOCK_FREE: &'static str;
     /// Whether `garbage` says how many objects wait. Other libraries do not say.
     const COUNTS: bool = true;
+    /// Where the lock of a bucket lies.
+    type Lock: BucketLock<Self::Machine>;
 }
 
 /// A strategy under which each reference is protected by itself.
@@ -83,6 +88,7 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
     const LOCKED: Info = info(D::LOCKED, "updaters lock the bucket; readers are in a section", LOCKED);
     const LOCK_FREE: Info =
         info(D::LOCK_FREE, "Michael's lock-free lists; every thread is in a section", LOCK_FREE);
+    type Lock = D::Lock;
     const MARKS: bool = false;
     const COUNTS: bool = D::COUNTS;
 
@@ -93,9 +99,10 @@ unsafe impl<D: SectionWide> Readers<D> for Section {
         key: u64,
         mask: u64,
     ) -> Result<Option<Option<u64>>, Reclaimed> {
-        // (A) pairs with the store in `insert`. SAFETY: links lead to nodes, says the caller, and carry no marks, because
-        // `MARKS` is false.
-        unsafe { look::<D::Machine>(head, key, mask, |link| guard.protect(0, link)) }.map(Some)
+        // (A) pairs with the stores of links (`lock_place`), here and below.
+        let first = D::Lock::first(guard.protect(0, head));
+        // SAFETY: links lead to nodes, says the caller, and carry no marks, because `MARKS` is false.
+        unsafe { look::<D::Machine>(first, key, mask, |link| guard.protect(0, link)) }.map(Some)
     }
 }
 
@@ -112,6 +119,7 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
         "Michael's lock-free lists; every thread protects each element that it looks at",
         LOCK_FREE,
     );
+    type Lock = Beside<D::Machine>;
     const MARKS: bool = true;
     const COUNTS: bool = D::COUNTS;
 
@@ -132,18 +140,21 @@ unsafe impl<D: PerReference> Readers<D> for Reference {
 unsafe impl<M: Records> SectionWide for RcuDomain<M> {
     const LOCKED: &'static str = "rcu-l";
     const LOCK_FREE: &'static str = "rcu-nbs";
+    type Lock = InHead;
 }
 
 // SAFETY: nothing that an online thread has read is reclaimed before its next quiescent state.
 unsafe impl<M: Records> SectionWide for QsbrDomain<M> {
     const LOCKED: &'static str = "qsbr-l";
     const LOCK_FREE: &'static str = "qsbr-nbs";
+    type Lock = Beside<M>;
 }
 
 // SAFETY: a section of epochs protects everything that is read in it.
 unsafe impl<M: Records> SectionWide for EpochDomain<M> {
     const LOCKED: &'static str = "epoch-l";
     const LOCK_FREE: &'static str = "epoch-nbs";
+    type Lock = Beside<M>;
 }
 
 impl<M: Records, const FULL_FENCE: bool> PerReference for HazardDomain<M, FULL_FENCE> {
@@ -192,22 +203,4 @@ pub unsafe fn look_between_marks<M: Machine>(
         // The other slot still protects the element that `link` is in.
         (link, slot) = (&fields.next, slot ^ 1);
     }
-}
-
-/// A link with the lowest bit set: the node that it is in has been removed.
-#[inline(always)]
-pub fn marked<T>(link: *mut T) -> *mut T {
-    link.map_addr(|address| address | 1)
-}
-
-/// Whether the link carries the mark.
-#[inline(always)]
-pub fn is_marked<T>(link: *mut T) -> bool {
-    link.addr() & 1 != 0
-}
-
-/// The link without the mark.
-#[inline(always)]
-pub fn unmarked<T>(link: *mut T) -> *mut T {
-    link.map_addr(|address| address & !1)
 }

@@ -126,7 +126,7 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
         let node = self.pool.take(*list, key, value, Release).expect("no more elements than the shape says");
         let _held = bucket.lock.write();
         // SAFETY: links lead to nodes of the pool, and are never marked.
-        let place = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        let place = unsafe { search::<M>(&bucket.head, bucket.head.load(Relaxed), key, mask) }?;
         let Place { link, node: next, hit } = place;
         if hit {
             // SAFETY: `take` has given the node to this thread alone, and no link leads to it.
@@ -145,7 +145,8 @@ unsafe impl<M: Machine> Table for TypeStable<M> {
         let (bucket, mask) = self.bucket(key);
         let _held = bucket.lock.write();
         // SAFETY: links lead to nodes of the pool, and are never marked.
-        let Place { link, node, hit } = unsafe { search::<M>(&bucket.head, key, mask, Relaxed) }?;
+        let Place { link, node, hit } =
+            unsafe { search::<M>(&bucket.head, bucket.head.load(Relaxed), key, mask) }?;
         if hit {
             // SAFETY: the node is in the chain, and only the holder of the bucket's lock removes nodes from it.
             link.store(unsafe { &*node }.next.load(Relaxed), Release);

@@ -14,6 +14,7 @@ use latchwork_workloads::native::{Options, Stop, Threads};
 use latchwork_workloads::peers;
 use latchwork_workloads::registry::{self, Point};
 use latchwork_workloads::tables::bucket_lock::BucketLocked;
+use latchwork_workloads::tables::lock_place::InHead;
 use latchwork_workloads::tables::michael::Michael;
 use latchwork_workloads::tables::readers::{Section, SectionWide};
 use latchwork_workloads::tables::{self, Table, TableWorkload, locked};
@@ -331,6 +332,7 @@ unsafe impl Reclaim for Eager {
 unsafe impl SectionWide for Eager {
     const LOCKED: &'static str = "eager-l";
     const LOCK_FREE: &'static str = "eager-nbs";
+    type Lock = InHead;
 }
 
 /// Excludes writers of a bucket, and lets readers in beside them.
