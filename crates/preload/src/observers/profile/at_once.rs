@@ -159,8 +159,8 @@ pub(super) unsafe fn try_read(l: *mut RwLock) -> Option<c_int> {
     (is_simple && readers.compare_exchange(before, before + READER, Acquire, Relaxed).is_ok()).then_some(0)
 }
 
-/// As [`try_read`], after that. It serves a rwlock whose last holder was a writer, too. If another reader came first, this processor has
-/// the cache line now.
+/// Tries to lock a rwlock for reading after [`try_read`] has not. This function also serves a rwlock whose last holder was a writer. If
+/// [`try_read`] failed because another reader came first, this processor has the cache line now.
 ///
 /// # Safety
 ///
