@@ -5,6 +5,7 @@
 //! | `pthread_mutex_lock` | a normal mutex | `__lock` from 0 to 1; `__owner` is the thread's number; `__nusers` is one more |
 //! | | a recursive one | the same, and `__count` is 1; or the thread has the mutex, and `__count` is one more |
 //! | `pthread_rwlock_rdlock` | a rwlock without a writer | `__readers`: one more above three flags, which are 0 |
+//! | | a free one whose last holder was a writer | `__readers`: one above the flags, of which one becomes 0; `__wrphase_futex` is 0 |
 //! | `pthread_rwlock_wrlock` | a free rwlock | `__readers` has two of the flags; `__writers_futex`, and `__wrphase_futex` if the last holder was a reader, are 1; `__cur_writer` is the thread's number |
 //!
 //! That is what glibc's own attempts do since 2.25. [`prepare`] looks what they make of an object. If it is anything else, or if
@@ -132,6 +133,17 @@ pub(super) unsafe fn try_recursive(m: *mut Mutex, tid: u32) -> Option<(c_int, bo
     Some((0, false))
 }
 
+/// Whether no thread has begun to sleep for a normal mutex since the calling thread has locked it. `false`: that is not known.
+///
+/// # Safety
+///
+/// The mutex is live, and the calling thread holds it.
+#[inline(always)]
+pub(super) unsafe fn is_untried(m: *mut Mutex) -> bool {
+    // SAFETY: the caller's mutex is live. Before a thread of glibc's sleeps, it sets `__lock` to 2.
+    unsafe { (*m).kind.load(Relaxed) == settled(&KIND) && Fields::of(m).lock.load(Relaxed) == 1 }
+}
+
 /// Tries to lock a rwlock for reading. `None`: it is not as simple as that.
 ///
 /// # Safety
@@ -145,6 +157,33 @@ pub(super) unsafe fn try_read(l: *mut RwLock) -> Option<c_int> {
     let before = readers.load(Relaxed);
     let is_simple = before < settled(&READERS) && before % READER == 0;
     (is_simple && readers.compare_exchange(before, before + READER, Acquire, Relaxed).is_ok()).then_some(0)
+}
+
+/// Tries to lock a rwlock for reading after [`try_read`] has not. This function also serves a rwlock whose last holder was a writer. If
+/// [`try_read`] failed because another reader came first, this processor has the cache line now.
+///
+/// # Safety
+///
+/// The rwlock is live.
+#[inline(always)]
+pub(super) unsafe fn try_read_again(l: *mut RwLock) -> Option<c_int> {
+    // SAFETY: as in `try_read`.
+    let fields = unsafe { &*l.cast::<RwFields>() };
+    let mut before = fields.readers.load(Relaxed);
+    while before < settled(&READERS) && (before % READER == 0 || before == WRITE_PHASE) {
+        let after = (before & !WRITE_PHASE) + READER;
+        match fields.readers.compare_exchange(before, after, Acquire, Relaxed) {
+            Ok(_) => {
+                if before == WRITE_PHASE {
+                    // No thread waits for that: a reader that waited would be among the readers, and a writer would have its flag.
+                    fields.write_phase.store(0, Relaxed);
+                }
+                return Some(0);
+            }
+            Err(now) => before = now,
+        }
+    }
+    None
 }
 
 /// Tries to lock a rwlock for writing, for the thread with this number. `None`: it is not as simple as that.
@@ -212,7 +251,7 @@ pub(super) fn prepare() {
     if are_one(BELOW.rwlock_tryrdlock.get(), read)
         && are_one(BELOW.rwlock_trywrlock.get(), write)
         && does(0, [(read, readers(1)), (read, readers(2)), (unlock, readers(1)), (unlock, readers(0))])
-        && does(0, [(write, held), (unlock, free), (write, held), (unlock, free)])
+        && does(0, [(write, held), (unlock, free), (write, held), (unlock, free), (read, readers(1))])
     {
         READERS.store(1 << 30, Relaxed);
     }

@@ -10,7 +10,7 @@
 //! seldom write, and writes only to lines of its own.
 //!
 //! While threads wait for a lock, most of its short sections are *free* ([`Local::has_paid`]). A free section goes nearly the same
-//! way ([`count_free`]), and reads the clock at both ends.
+//! way ([`count_free`]), and reads the clock at both ends, or only before ([`is_short_and_free`]).
 //!
 //! A call on the short way does not say that it is inside ([`live`](super::live)). So the memory of the tables stays mapped when
 //! the recording ends: it becomes memory without a file, and the next recording takes its place. A thread that was preempted
@@ -196,18 +196,20 @@ pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
     true
 }
 
-/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short.
-/// Then it notes that the thread has released the lock.
+/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short
+/// or has delayed no thread. Then it notes that the thread has released the lock. `is_untried`: whether the lock says that no other
+/// thread has begun to sleep for it meanwhile. The clock is not read then: those that wait have been woken, and do not run.
 #[inline(always)]
-pub(super) fn is_short_and_free(address: usize) -> bool {
+pub(super) fn is_short_and_free(address: usize, is_untried: impl FnOnce() -> bool) -> bool {
     let Some(local) = threads::known(Current::get()) else { return false };
     if local.attention != 0 || local.session() != session::number() {
         return false;
     }
     let Some(entry) = local.shared.entries.of(address) else { return false };
-    if !entries::is_free(entry.depth.load(Relaxed))
-        || is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed)))
-    {
+    if !entries::is_free(entry.depth.load(Relaxed)) {
+        return false;
+    }
+    if !is_untried() && is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed))) {
         return false;
     }
     entry.depth.store(0, Relaxed);

@@ -271,7 +271,7 @@ macro_rules! acquiring {
 
 acquiring! {
     mutex_lock(m: *mut Mutex) = |call, from| acquire_at_once(
-        Call::of_mutex(m), from, |tid| at_once::try_lock(m, tid), |tid| at_once::try_recursive(m, tid),
+        Call::of_mutex(m), from, move |tid| at_once::try_lock(m, tid), move |tid| at_once::try_recursive(m, tid),
         move || TRY_MUTEX.get()(m), call);
     mutex_trylock(m: *mut Mutex) = |call, from| attempt(Call::of_mutex(m), from, call);
     mutex_timedlock(m: *mut Mutex, time: Time) =
@@ -284,10 +284,10 @@ acquiring! {
         }, call);
 
     rwlock_rdlock(l: *mut RwLock) =
-        |call, from| acquire_at_once(reading(l), from, |_| at_once::try_read(l), |_| None,
-            move || BELOW.rwlock_tryrdlock.get()(l), call);
+        |call, from| acquire_at_once(reading(l), from, move |_| at_once::try_read(l), |_| None,
+            move || at_once::try_read_again(l).unwrap_or_else(|| BELOW.rwlock_tryrdlock.get()(l)), call);
     rwlock_wrlock(l: *mut RwLock) =
-        |call, from| acquire_at_once(writing(l), from, |tid| at_once::try_write(l, tid), |_| None,
+        |call, from| acquire_at_once(writing(l), from, move |tid| at_once::try_write(l, tid), |_| None,
             move || BELOW.rwlock_trywrlock.get()(l), call);
     rwlock_tryrdlock(l: *mut RwLock) = |call, from| attempt(reading(l), from, call);
     rwlock_trywrlock(l: *mut RwLock) = |call, from| attempt(writing(l), from, call);

@@ -20,14 +20,20 @@ const BIRTH_FRAMES: usize = 8;
 /// As many frames of this library may lie below those.
 const BIRTH_OWN: usize = 8;
 /// The places of this sort that a thread remembers.
-const BIRTHS: usize = 16;
+const BIRTHS: usize = 64;
+/// Numbers of stack pointers for which a thread remembers the last place.
+const HINTS: usize = 64;
 
 /// What a thread keeps for its stacks. Zero bytes are an empty one, before [`begin`](Cache::begin).
 pub(super) struct Cache {
     recent: Recent<FRAMES>,
     births: [Birth; BIRTHS],
-    /// The one of `births` that was found or made last.
+    /// The outermost address of each of `births`. Most others differ there, so a search reads little memory.
+    ends: [End; BIRTHS],
+    /// The one of `births` that was made last.
     birth: usize,
+    /// The one of `births` that was found or made last at a stack pointer with this hash: probably the same one again.
+    hints: [u8; HINTS],
     /// Stacks that were found here and are not in the header yet.
     found: u32,
     /// [`modules::changes`] when the stacks were captured.
@@ -44,6 +50,13 @@ struct Birth {
     /// How far above the stack pointer each return address lies, and its value.
     offsets: [u32; BIRTH_OWN + BIRTH_FRAMES],
     values: [usize; BIRTH_OWN + BIRTH_FRAMES],
+}
+
+/// A return address: how far above the stack pointer it lies, and its low half. Zero bytes are none.
+#[derive(Clone, Copy)]
+struct End {
+    offset: u32,
+    value: u32,
 }
 
 /// Stacks that were found in a cache come into the header by so many.
@@ -79,19 +92,28 @@ impl Cache {
         }
         let stack = if self.recent.own_stack.is_here(sp) {
             self.forget_replaced();
-            // The last one is the most probable one.
-            let mut places = (self.birth..BIRTHS).chain(0..self.birth);
-            match places.find(|place| self.births[*place].is_here(sp, &self.recent.own_stack)) {
+            const { assert!(BIRTHS <= u8::MAX as usize) };
+            let hint = mix(sp as u64) as usize % HINTS;
+            let mut places = core::iter::once(usize::from(self.hints[hint])).chain(0..BIRTHS);
+            let is_here = |place: &usize| {
+                self.ends[*place].is_here(sp, &self.recent.own_stack)
+                    && self.births[*place].is_here(sp, &self.recent.own_stack)
+            };
+            match places.find(is_here) {
                 Some(place) => {
-                    self.birth = place;
+                    self.hints[hint] = place as u8;
                     self.count_found();
                     self.births[place].stack
                 }
                 None => {
                     self.birth = (self.birth + 1) % BIRTHS;
+                    self.hints[hint] = self.birth as u8;
                     let registers = unwind::Registers::here();
                     let window = &mut self.recent.own_stack.window();
-                    registers.map_or(0, |registers| self.births[self.birth].unwind(&registers, window))
+                    let birth = &mut self.births[self.birth];
+                    let stack = registers.map_or(0, |registers| birth.unwind(&registers, window));
+                    self.ends[self.birth] = birth.end();
+                    stack
                 }
             }
         } else {
@@ -182,7 +204,31 @@ fn counted<T>(unwinding: impl FnOnce() -> T) -> T {
     result
 }
 
+impl End {
+    /// Whether the calling thread's stack has this address, from this stack pointer on. The thread runs on `stack`.
+    #[inline(always)]
+    fn is_here(self, sp: usize, stack: &OwnStack) -> bool {
+        let slot = sp + self.offset as usize;
+        if self.offset == 0 || !stack.has(slot) {
+            return false;
+        }
+        // SAFETY: the thread's own stack has all words from the stack pointer up to this one, and stays mapped. `fill` has stored a
+        // multiple of 8, as the stack pointer is.
+        let value = unsafe { core::ptr::with_exposed_provenance::<usize>(slot).read_volatile() };
+        value as u32 == self.value
+    }
+}
+
 impl Birth {
+    /// Its outermost address.
+    fn end(&self) -> End {
+        let last = (self.count as usize).min(self.offsets.len()).checked_sub(1);
+        last.map_or(End { offset: 0, value: 0 }, |last| End {
+            offset: self.offsets[last],
+            value: self.values[last] as u32,
+        })
+    }
+
     const EMPTY: Self = Birth {
         stack: 0,
         count: 0,
