@@ -4,6 +4,8 @@
 
 #include <linux/rwsem.h>
 
+#include "shim.h"
+
 // src/rwsem.rs keeps room for so many bytes.
 #define SEMAPHORE_BYTES 256
 static_assert(sizeof(struct rw_semaphore) <= SEMAPHORE_BYTES);
