@@ -17,7 +17,7 @@ Options:
   --least N         acquisitions that each check has at least, even if it takes longer, a minute at most [default: 2000]
   --locks LIST      these locks alone, by name
   --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts softirqs crowd others hotplug
-                    memory broken
+                    memory contention broken lockdep
   --smoke           the checks of the default on machine 2 alone: about a minute once built. On a machine that is too slow to end
                     within two minutes it exits with 2
   --debian SUITE    the newest kernel of another Debian release in place of the installed headers' one, unpacked under target/kernel.
@@ -55,8 +55,8 @@ source "$root/scripts/kernel/common.sh"
 source "$root/scripts/kernel/choose.sh"
 machines='' kinds='' locks='' full=0 seconds=1 least=2000 json='' state='' build_only=0 within=0 install=1 stall=10
 suite='' headers='' image=''
-all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug memory broken'
-few_kinds='mixed signals interrupts others memory broken'
+all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug memory contention broken lockdep'
+few_kinds='mixed signals interrupts others memory contention broken lockdep'
 few_locks='shfl shfl-rw bravo-rwsem qspinlock mcs broken-spin broken-bravo broken-bravo-other broken-shfl broken-shfl-stubborn'
 while (($#)); do
     case $1 in
@@ -246,6 +246,19 @@ for check in 'signals broken-shfl|steps=0 killed=1' 'signals broken-shfl-stubbor
 done
 if [[ -z $locks || " $locks " == *" shfl "* ]]; then
     echo "hotplug shfl (alone)|no processor went offline|lock=shfl seconds=1" >>"$out/checks.all"
+fi
+for lock in shfl shfl-rw qspinlock; do
+    if grep -qsw __tracepoint_contention_begin "$headers/Module.symvers" && [[ -z $locks || " $locks " == *" $lock "* ]]; then
+        echo "contention $lock|ok|lock=$lock seconds=$seconds least=$least stall=$stall" >>"$out/checks.all"
+    fi
+done
+# The last ones: lockdep turns itself off when it has reported something.
+if grep -qsx 'CONFIG_PROVE_LOCKING=y' "$headers/include/config/auto.conf"; then
+    while read -r lock _ _ row; do
+        [[ $row == *broken* || -n $locks && " $locks " != *" $lock "* ]] || echo "lockdep $lock|ok|lock=$lock order=same"
+    done <"$rows" >>"$out/checks.all"
+    lock=${locks:-shfl}
+    echo "lockdep ${lock%% *} (inverted)|fails|lock=${lock%% *} order=inverted" >>"$out/checks.all"
 fi
 while IFS= read -r check; do
     [[ " $kinds " != *" ${check%% *} "* ]] || printf '%s\n' "$check"

@@ -14,7 +14,7 @@ debian_installed() { # sets $headers and $image: the newest installed headers, a
 
 # A kernel of another Debian release. This system's own release, packages and lists stay as they are.
 debian_kernel() { # debian_kernel SUITE: sets $headers and $image to its newest kernel, unpacked under $out
-    local at=$out/debian-$1 apt package release packages
+    local at=$out/debian-$1 apt package release packages compiler
     apt=(-o "Dir::Etc::SourceList=$at/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State=$at/state"
         -o Dir::State::status=/dev/null -o "Dir::Cache=$at/cache" -o APT::Sandbox::User=root)
     if [[ ! -e $at/release ]]; then
@@ -41,6 +41,9 @@ debian_kernel() { # debian_kernel SUITE: sets $headers and $image to its newest 
     fi
     release=$(<"$at/release")
     headers=$at/unpacked/usr/src/linux-headers-$release image=$at/unpacked/boot/vmlinuz-$release
+    compiler=$(sed -n 's/^CC = .*\(gcc-[0-9]*\)$/\1/p' "$headers/.kernelvariables")
+    [[ -z $compiler ]] || command -v "$compiler" >>"$log" ||
+        fail "the kernel of Debian's $1 needs $compiler: install it, or take a release that this system's compiler serves, as bookworm-backports on Debian 12"
 }
 
 release_of_headers() { # release_of_headers DIR
