@@ -117,8 +117,8 @@ else
     debian_installed
 fi
 release=$(release_of_headers "$headers")
-[[ $(release_of_image "$image") == "$release" ]] ||
-    fail "the headers are of the kernel $release, and the image is of $(release_of_image "$image"): --headers and --image must be one kernel's"
+boots=$(release_of_image "$image")
+[[ $boots == "$release" ]] || fail "the headers are of the kernel $release, and the image is of $boots: --headers and --image must be one kernel's"
 
 # ---- The Rust library.
 

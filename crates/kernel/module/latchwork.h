@@ -32,6 +32,10 @@
 #define LW_PREFERS_READERS 8 /* readers that overlap keep writers out for as long as they overlap */
 
 /* How an acquisition waits. It gives false, and nothing is acquired, when it gives up. */
+#ifdef CONFIG_LATCHWORK /* a kernel whose own locks are latchwork's: its header has the others */
+#include <linux/latchwork.h>
+#define LW_TIMED ((enum lw_patience)2)
+#else
 enum lw_patience {
 	LW_ENDLESS = 0,
 	LW_TRY = 1,
@@ -39,6 +43,7 @@ enum lw_patience {
 	LW_INTERRUPTIBLE = 3, /* until a signal */
 	LW_KILLABLE = 4, /* until a deadly signal */
 };
+#endif
 
 typedef bool (*lw_row_acquire)(const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
 typedef void (*lw_row_release)(const void *lock, unsigned long token);
