@@ -53,8 +53,9 @@ release_of_headers() { # release_of_headers DIR
 }
 
 release_of_image() { # release_of_image FILE: the header of a bzImage says where its name is
-    local at
+    local at name
     [[ -r $1 ]] || fail "there is no image $1: name the kernel's bzImage or vmlinuz with --image FILE"
     at=$(od -An -tu2 -j 526 -N 2 "$1")
-    tail -c "+$((at + 513))" "$1" | head -c 80 | tr '\0 ' '\n\n' | head -1
+    read -r name _ < <(dd if="$1" bs=1 skip=$((at + 512)) count=80 status=none | tr '\0' '\n') || true
+    echo "$name"
 }
