@@ -137,7 +137,7 @@ for file in Kconfig Makefile mutex.c rwsem.h selftest.h shfl_rwsem.h spin.c stoc
 done
 replace "$root/crates/kernel/patch/latchwork/latchwork.h" "$source/include/linux/latchwork.h"
 replace "$root/crates/kernel/patch/latchwork/shfl_rwsem_types.h" "$source/include/linux/latchwork_rwsem.h"
-for file in shim.c sleep.c nodes.c numbered.c; do
+for file in shim.c shim.h sleep.c nodes.c numbered.c; do
     replace "$root/crates/kernel/module/$file" "$source/kernel/locking/latchwork/$file"
 done
 

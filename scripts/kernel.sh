@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the locks as a module of Debian's kernel, boots that kernel in an emulated machine, and has threads try to break
-# each lock there. docs/kernel.md says what is checked.
+# Builds the locks as a module of a kernel, Debian's unless told, boots that kernel in an emulated machine, and has threads try to
+# break each lock there. docs/kernel.md says what is checked.
 set -euo pipefail
 
 usage() {
@@ -17,9 +17,13 @@ Options:
   --least N         acquisitions that each check has at least, even if it takes longer, a minute at most [default: 2000]
   --locks LIST      these locks alone, by name
   --kinds LIST      these kinds of checks alone: mixed signals real-time interrupts softirqs crowd others hotplug
-                    memory broken
+                    memory contention broken lockdep
   --smoke           the checks of the default on machine 2 alone: about a minute once built. On a machine that is too slow to end
                     within two minutes it exits with 2
+  --debian SUITE    the newest kernel of another Debian release in place of the installed headers' one, unpacked under target/kernel.
+                    On Debian 12, bookworm-backports has Linux 6.12
+  --headers DIR     the kernel whose headers or build are there (make -C DIR M=... must work), with
+  --image FILE      its image [default: DIR/arch/x86/boot/bzImage]
   --build           build only
   --no-install      install no package: exit with 2 if one is missing
   --json FILE       the results as JSON too
@@ -30,6 +34,8 @@ Examples:
   scripts/kernel.sh
   scripts/kernel.sh --full --state results
   scripts/kernel.sh --locks 'shfl bravo-rwsem' --machines 8x2 --seconds 10
+  scripts/kernel.sh --smoke --debian bookworm-backports
+  scripts/kernel.sh --smoke --headers ~/linux
 
 It needs Debian's packages qemu-system-x86, busybox-static, cpio and linux-headers-amd64 (as root it installs them), and
 downloads the kernel's package without installing it. What it builds is under target/kernel. It exits with 0 if each
@@ -45,13 +51,16 @@ wrong() {
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR source=kernel/common.sh
 source "$root/scripts/kernel/common.sh"
+# shellcheck source-path=SCRIPTDIR source=kernel/choose.sh
+source "$root/scripts/kernel/choose.sh"
 machines='' kinds='' locks='' full=0 seconds=1 least=2000 json='' state='' build_only=0 within=0 install=1 stall=10
-all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug memory broken'
-few_kinds='mixed signals interrupts others memory broken'
+suite='' headers='' image=''
+all_machines='1 2 4x2 8x2' all_kinds='mixed signals real-time interrupts softirqs crowd others hotplug memory contention broken lockdep'
+few_kinds='mixed signals interrupts others memory contention broken lockdep'
 few_locks='shfl shfl-rw bravo-rwsem qspinlock mcs broken-spin broken-bravo broken-bravo-other broken-shfl broken-shfl-stubborn'
 while (($#)); do
     case $1 in
-        --machines | --seconds | --least | --locks | --kinds | --json | --state)
+        --machines | --seconds | --least | --locks | --kinds | --json | --state | --debian | --headers | --image)
             (($# > 1)) || fail "$1 needs a value"
             case $1 in
                 --machines) machines=$2 ;;
@@ -61,6 +70,9 @@ while (($#)); do
                 --kinds) kinds=$2 ;;
                 --json) json=$2 ;;
                 --state) state=$2 ;;
+                --debian) suite=$2 ;;
+                --headers) headers=$2 ;;
+                --image) image=$2 ;;
             esac
             shift ;;
         --smoke)
@@ -80,6 +92,8 @@ if ((full)); then
 elif [[ -z $machines$kinds$locks ]]; then
     machines=$all_machines kinds=$few_kinds locks=$few_locks
 fi
+[[ -z $suite || -z $headers$image ]] || fail "--debian chooses the headers and the image: leave --headers and --image out"
+[[ -z $image || -n $headers ]] || fail "--image needs --headers: the module is built for one kernel"
 machines=${machines:-2 4x2} kinds=${kinds:-$all_kinds}
 [[ $seconds =~ ^[1-9][0-9]*$ && $least =~ ^[1-9][0-9]*$ ]] || fail "--seconds and --least are numbers from 1"
 for machine in $machines; do
@@ -92,40 +106,44 @@ trap stop_machine EXIT
 
 # ---- Packages.
 
-install_packages "$install" qemu-system-x86 busybox-static cpio linux-headers-amd64
-headers=$(find /usr/src -maxdepth 1 -name 'linux-headers-*-amd64' ! -name '*-cloud-*' ! -name '*-rt-*' | sort -V | tail -1)
-[[ -n $headers ]] || fail "linux-headers-amd64 is installed, but /usr/src has no headers"
-release=${headers##*/linux-headers-}
-image=$out/image/boot/vmlinuz-$release
-if [[ ! -e $image ]]; then
-    step "downloading the kernel $release"
-    (cd "$out" && rm -rf image ./linux-image-*.deb && timeout 120 apt-get download -qq "linux-image-$release" && dpkg -x ./linux-image-*.deb image) \
-        >>"$log" 2>&1 || fail "the kernel's package cannot be downloaded: see $log"
+if [[ -n $suite ]]; then
+    install_packages "$install" qemu-system-x86 busybox-static cpio make gcc
+    debian_kernel "$suite"
+elif [[ -n $headers ]]; then
+    install_packages "$install" qemu-system-x86 busybox-static cpio make gcc
+    headers=$(realpath "$headers") image=${image:-$headers/arch/x86/boot/bzImage}
+else
+    install_packages "$install" qemu-system-x86 busybox-static cpio linux-headers-amd64
+    debian_installed
 fi
+release=$(release_of_headers "$headers")
+boots=$(release_of_image "$image")
+[[ $boots == "$release" ]] || fail "the headers are of the kernel $release, and the image is of $boots: --headers and --image must be one kernel's"
 
 # ---- The Rust library.
 
 SECONDS=0 # what --smoke may take begins here: packages are installed and downloaded once
 step "compiling the locks"
-(cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo build --release --locked) >>"$log" 2>&1 9>&- \
-    || wrong "the library does not compile: see $log"
+(cd "$root/crates/kernel" && RUSTFLAGS=$flags CARGO_TARGET_DIR=$out/cargo cargo rustc --release --locked -- --emit "asm=$out/locks.s") \
+    >>"$log" 2>&1 9>&- || wrong "the library does not compile: see $log"
 
-module=$out/module
+module=$out/module-$release
 mkdir -p "$module"
-for file in "$root"/crates/kernel/module/{Kbuild,*.c,*.h}; do
+awk -f "$root/scripts/kernel/kbuild.awk" "$out/locks.s" >"$out/locks.S"
+for file in "$root"/crates/kernel/module/{Kbuild,*.c,*.h} "$out/locks.S"; do
     replace "$file" "$module/${file##*/}"
 done
-ld -r --gc-sections --strip-debug -e lw_rows -u lw_rows -u lw_repair -o "$module/locks.o" "$out/cargo/release/liblatchwork_kernel.a" \
-    2>>"$log" || wrong "the library does not link: see $log"
-objcopy --keep-global-symbol=lw_rows --keep-global-symbol=lw_repair --remove-section=.eh_frame --remove-section=.rela.eh_frame "$module/locks.o"
-touch "$module/.locks.o.cmd" # as if the kernel's build had made it
 
+step "compiling the module for Linux $release"
+# Without types for BPF, which need pahole.
+make -s -C "$headers" M="$module" CONFIG_DEBUG_INFO_BTF_MODULES= modules >"$out/make.log" 2>&1 ||
+    wrong "the module does not compile: see $out/make.log"
 check_locks "$module/locks.o" wrong
+check_branches "$module/locks.o" wrong
+! grep -qsx 'CONFIG_UNWINDER_ORC=y' "$headers/include/config/auto.conf" || check_unwinding "$module/locks.o" "$module/latchwork.ko" wrong
 bad=$(readelf -rW "$module/locks.o" | awk '$3 ~ /^R_X86/ && $3 !~ /_(64|32|32S|PC32|PLT32)$/ { print $3 }' | sort -u)
 [[ -z $bad ]] || wrong "the kernel's loader does not know the relocation $bad"
-
-step "compiling the module"
-make -s -C "$headers" M="$module" modules >>"$log" 2>&1 || wrong "the module does not compile: see $log"
+! grep -q 'warning: objtool' "$out/make.log" || wrong "objtool warns: see $out/make.log"
 ((build_only)) && exit 0
 
 # An emulated processor that spins lets the others run: without that, each handover of a lock costs time slices of the host.
@@ -228,6 +246,19 @@ for check in 'signals broken-shfl|steps=0 killed=1' 'signals broken-shfl-stubbor
 done
 if [[ -z $locks || " $locks " == *" shfl "* ]]; then
     echo "hotplug shfl (alone)|no processor went offline|lock=shfl seconds=1" >>"$out/checks.all"
+fi
+for lock in shfl shfl-rw qspinlock; do
+    if grep -qsw __tracepoint_contention_begin "$headers/Module.symvers" && [[ -z $locks || " $locks " == *" $lock "* ]]; then
+        echo "contention $lock|ok|lock=$lock seconds=$seconds least=$least stall=$stall" >>"$out/checks.all"
+    fi
+done
+# The last ones: lockdep turns itself off when it has reported something.
+if grep -qsx 'CONFIG_PROVE_LOCKING=y' "$headers/include/config/auto.conf"; then
+    while read -r lock _ _ row; do
+        [[ $row == *broken* || -n $locks && " $locks " != *" $lock "* ]] || echo "lockdep $lock|ok|lock=$lock order=same"
+    done <"$rows" >>"$out/checks.all"
+    lock=${locks:-shfl}
+    echo "lockdep ${lock%% *} (inverted)|fails|lock=${lock%% *} order=inverted" >>"$out/checks.all"
 fi
 while IFS= read -r check; do
     [[ " $kinds " != *" ${check%% *} "* ]] || printf '%s\n' "$check"

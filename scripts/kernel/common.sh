@@ -34,9 +34,10 @@ install_packages() { # install_packages MAY PACKAGE..: those that are missing, i
 }
 
 # The kernel's calling convention has no vector registers; interrupts use the memory below the stack pointer; kernel code
-# lies in the upper 2 GiB of addresses.
+# lies in the upper 2 GiB of addresses. The targets of a jump table would need endbr64, and a jump by it a thunk.
 flags='-Ctarget-feature=-sse,-sse2,-sse3 -Cno-redzone=yes -Ccode-model=kernel -Crelocation-model=static'
 flags+=' -Cforce-unwind-tables=no -Cforce-frame-pointers=yes -Csymbol-mangling-version=v0'
+flags+=' -Cllvm-args=--min-jump-table-entries=1000000'
 
 replace() { # replace FROM TO: unless they are equal, so that make sees no change
     cmp -s "$1" "$2" || cp "$1" "$2"
@@ -47,7 +48,7 @@ check_locks() { # check_locks OBJECT WRONG: calls WRONG with what a kernel would
     # The output of a tool is kept first: a tool that fails must not look like one that finds nothing.
     undefined=$(nm -u "$1") || fail "nm cannot read $1"
     code=$(objdump -d --no-show-raw-insn "$1") || fail "objdump cannot read $1"
-    bad=$(awk '{ print $2 }' <<<"$undefined" | grep -v '^lw_k_' || true)
+    bad=$(awk '{ print $2 }' <<<"$undefined" | grep -vE '^(lw_k_|__x86_(return|indirect)_thunk)' || true)
     [[ -z $bad ]] || "$2" "the locks call what the kernel does not have: $bad"
     [[ ! $undefined =~ lw_k_a_lock_(allocates|frees) ]] || "$2" "a lock allocates memory"
     # The flags leave these out, but not in functions of Rust's own library, which was compiled without the flags.
@@ -59,6 +60,28 @@ check_locks() { # check_locks OBJECT WRONG: calls WRONG with what a kernel would
             if (length(size) > 5 || size > "0x200" && length(size) == 5) print name, size }' <<<"$code")
     [[ -z $bad ]] || "$2" "functions with more than 512 bytes on the stack: $bad"
 }
+
+check_branches() { # check_branches OBJECT WRONG: calls WRONG with what a kernel with indirect branch tracking would not bear
+    local functions code bad
+    functions=$(functions_of "$1") || fail "nm cannot read $1"
+    code=$(objdump -d --no-show-raw-insn "$1") || fail "objdump cannot read $1"
+    # Which functions an indirect call reaches is not looked at: all of them begin so.
+    bad=$(comm -23 <(echo "$functions") <(awk '/^[0-9a-f]+ </ { gsub(/[<>:]/, "", $2); name = $2; next }
+        name != "" { if ($2 == "endbr64") print name; name = "" }' <<<"$code" | sort -u))
+    [[ -n $functions && -z $bad ]] || "$2" "functions that do not begin with endbr64, so that an indirect call panics: ${bad:0:500}"
+    bad=$(grep -E 'jmp +\*.*\(,' <<<"$code" || true)
+    [[ -z $bad ]] || "$2" "the locks have jump tables, whose targets do not begin with endbr64: ${bad:0:500}"
+}
+
+check_unwinding() { # check_unwinding OBJECT MODULE WRONG: calls WRONG with the object's functions that the kernel cannot unwind through
+    local relocations bad
+    relocations=$(readelf -rW "$2") || fail "readelf cannot read $2"
+    bad=$(comm -23 <(functions_of "$1") <(awk '/^Relocation section/ { orc = /orc_unwind_ip/ }
+        orc && sub(/^\.text\.(unlikely\.)?/, "", $5) { print $5 }' <<<"$relocations" | sort -u))
+    [[ -z $bad ]] || "$3" "functions without data for the ORC unwinder: ${bad:0:500}"
+}
+
+functions_of() { nm "$1" | awk 'NF == 3 && $2 ~ /^[tT]$/ { print $3 }' | sort; }
 
 pack() { # pack DIRECTORY FILE: the directory as a memory disk
     (cd "$1" && find . | cpio -o -H newc --quiet | gzip -1) >"$2"

@@ -17,19 +17,19 @@ atomic_long_t in_interrupts;
 static bool timers_run;
 
 // As the kernel's own code does in an interrupt: it waits, or sometimes only attempts.
-static bool acquire_safely(lw_acquire function, bool *acquired, unsigned long *token)
+static bool acquire_safely(bool writes, bool *acquired, unsigned long *token)
 {
-	*acquired = function(the_lock, get_random_u32() % 8 ? LW_ENDLESS : LW_TRY, 0, token);
+	*acquired = take(the_lock, writes, get_random_u32() % 8 ? LW_ENDLESS : LW_TRY, 0, token);
 	return true;
 }
 
 // False if the lock cannot be had, which no interrupt may meet.
-static bool acquire_within_patience(lw_acquire function, bool *acquired, unsigned long *token)
+static bool acquire_within_patience(bool writes, bool *acquired, unsigned long *token)
 {
 	int i;
 
 	for (i = 0; i < ATTEMPTS && !*acquired; i++)
-		*acquired = function(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + PATIENCE, token);
+		*acquired = take(the_lock, writes, LW_TIMED, ktime_get_mono_fast_ns() + PATIENCE, token);
 	return *acquired;
 }
 
@@ -38,20 +38,14 @@ static enum hrtimer_restart on_timer(struct hrtimer *timer)
 	u64 start = ktime_get_mono_fast_ns();
 	unsigned long token;
 	bool writes = !row->read || get_random_u32() % 4 == 0, acquired = false;
-	lw_acquire function = writes ? row->write : row->read;
 
-	if (!(interrupts_are_off() ? acquire_safely : acquire_within_patience)(function, &acquired, &token)) {
+	if (!(interrupts_are_off() ? acquire_safely : acquire_within_patience)(writes, &acquired, &token)) {
 		error("an interrupt waits for the thread below it");
 		return HRTIMER_NORESTART;
 	}
 	if (acquired) {
-		if (writes) {
-			write_section(false);
-			row->unlock_write(the_lock, token);
-		} else {
-			read_section(false);
-			row->unlock_read(the_lock, token);
-		}
+		(writes ? write_section : read_section)(false);
+		give_back(the_lock, writes, token);
 		atomic_long_inc(&in_interrupts);
 	}
 	// On a processor that gets little time, an interrupt takes long. The threads must have most of the time all the same.

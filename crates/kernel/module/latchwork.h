@@ -8,10 +8,11 @@
  *	void *lock = lw_new(row, GFP_KERNEL);
  *	unsigned long token;
  *
- *	row->read(lock, LW_ENDLESS, 0, &token);
- *	row->unlock_read(lock, token);
+ *	lw_read(row, lock, LW_ENDLESS, 0, &token);
+ *	lw_unlock_read(row, lock, token);
  *
- * An acquisition gives a token, which its release takes. Any task may release: the token says what was acquired.
+ * An acquisition gives a token, which its release takes. lockdep and the tracepoints of contention see these functions, so the task that
+ * acquires releases. The row's own functions (row->read) are the lock alone, as raw as arch_spin_lock(): there, any task may release.
  *
  * A lock without LW_SLEEPS only spins. Its caller turns preemption off, and interrupts too if the lock is taken in an
  * interrupt. A lock with LW_SLEEPS may be taken where the caller may sleep; elsewhere it spins.
@@ -21,6 +22,7 @@
 
 #include <linux/bottom_half.h>
 #include <linux/irqflags.h>
+#include <linux/lockdep.h>
 #include <linux/types.h>
 
 /* Flags of a row. */
@@ -30,6 +32,10 @@
 #define LW_PREFERS_READERS 8 /* readers that overlap keep writers out for as long as they overlap */
 
 /* How an acquisition waits. It gives false, and nothing is acquired, when it gives up. */
+#ifdef CONFIG_LATCHWORK /* a kernel whose own locks are latchwork's: its header has the others */
+#include <linux/latchwork.h>
+#define LW_TIMED ((enum lw_patience)2)
+#else
 enum lw_patience {
 	LW_ENDLESS = 0,
 	LW_TRY = 1,
@@ -37,9 +43,10 @@ enum lw_patience {
 	LW_INTERRUPTIBLE = 3, /* until a signal */
 	LW_KILLABLE = 4, /* until a deadly signal */
 };
+#endif
 
-typedef bool (*lw_acquire)(const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
-typedef void (*lw_release)(const void *lock, unsigned long token);
+typedef bool (*lw_row_acquire)(const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
+typedef void (*lw_row_release)(const void *lock, unsigned long token);
 
 /* The fields are those of `Row` in src/table.rs. */
 struct lw_row {
@@ -49,10 +56,10 @@ struct lw_row {
 	u32 bytes;
 	u32 align;
 	void (*init)(void *lock); /* may be null: zero bytes are an unlocked lock */
-	lw_acquire write;
-	lw_release unlock_write;
-	lw_acquire read; /* null without LW_SHARED */
-	lw_release unlock_read;
+	lw_row_acquire write;
+	lw_row_release unlock_write;
+	lw_row_acquire read; /* null without LW_SHARED */
+	lw_row_release unlock_read;
 	unsigned long (*downgrade)(const void *lock, unsigned long token); /* may be null */
 	bool (*is_locked)(const void *lock);
 	/*
@@ -62,55 +69,66 @@ struct lw_row {
 	void (*unlock_any_read)(const void *lock);
 };
 
+/* Only for a lock that lw_new() has made. */
+bool lw_write(const struct lw_row *row, const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
+void lw_unlock_write(const struct lw_row *row, const void *lock, unsigned long token);
+bool lw_read(const struct lw_row *row, const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
+void lw_unlock_read(const struct lw_row *row, const void *lock, unsigned long token);
+/* If the row can. */
+unsigned long lw_downgrade(const struct lw_row *row, const void *lock, unsigned long token);
+
+typedef bool (*lw_acquire)(const struct lw_row *row, const void *lock, enum lw_patience patience, u64 nanos, unsigned long *token);
+typedef void (*lw_release)(const struct lw_row *row, const void *lock, unsigned long token);
+
 /*
  * The forms for a lock that only spins and that a softirq or an interrupt takes as well, as spin_lock_bh(), spin_lock_irq() and
- * spin_lock_irqsave(). The function is the row's `write` or `read`, and for the release its `unlock_write` or `unlock_read`:
+ * spin_lock_irqsave(), of the functions above:
  *
- *	token = lw_acquire_bh(row->read, lock);
- *	lw_release_bh(row->unlock_read, lock, token);
+ *	token = lw_acquire_bh(lw_read, row, lock);
+ *	lw_release_bh(lw_unlock_read, row, lock, token);
  */
-static inline unsigned long lw_acquire_bh(lw_acquire function, const void *lock)
+static inline unsigned long lw_acquire_bh(lw_acquire function, const struct lw_row *row, const void *lock)
 {
 	unsigned long token;
 
 	local_bh_disable();
-	function(lock, LW_ENDLESS, 0, &token);
+	function(row, lock, LW_ENDLESS, 0, &token);
 	return token;
 }
 
-static inline void lw_release_bh(lw_release function, const void *lock, unsigned long token)
+static inline void lw_release_bh(lw_release function, const struct lw_row *row, const void *lock, unsigned long token)
 {
-	function(lock, token);
+	function(row, lock, token);
 	local_bh_enable();
 }
 
-static inline unsigned long lw_acquire_irq(lw_acquire function, const void *lock)
+static inline unsigned long lw_acquire_irq(lw_acquire function, const struct lw_row *row, const void *lock)
 {
 	unsigned long token;
 
 	local_irq_disable();
-	function(lock, LW_ENDLESS, 0, &token);
+	function(row, lock, LW_ENDLESS, 0, &token);
 	return token;
 }
 
-static inline void lw_release_irq(lw_release function, const void *lock, unsigned long token)
+static inline void lw_release_irq(lw_release function, const struct lw_row *row, const void *lock, unsigned long token)
 {
-	function(lock, token);
+	function(row, lock, token);
 	local_irq_enable();
 }
 
-static inline unsigned long lw_acquire_irqsave(lw_acquire function, const void *lock, unsigned long *flags)
+static inline unsigned long lw_acquire_irqsave(lw_acquire function, const struct lw_row *row, const void *lock, unsigned long *flags)
 {
 	unsigned long token;
 
 	local_irq_save(*flags);
-	function(lock, LW_ENDLESS, 0, &token);
+	function(row, lock, LW_ENDLESS, 0, &token);
 	return token;
 }
 
-static inline void lw_release_irqrestore(lw_release function, const void *lock, unsigned long token, unsigned long flags)
+static inline void lw_release_irqrestore(lw_release function, const struct lw_row *row, const void *lock, unsigned long token, unsigned long flags)
 {
-	function(lock, token);
+	function(row, lock, token);
 	local_irq_restore(flags);
 }
 
@@ -118,8 +136,14 @@ static inline void lw_release_irqrestore(lw_release function, const void *lock, 
 const struct lw_row *lw_find(const char *name);
 /* The lock of that number, from 0, or null. */
 const struct lw_row *lw_row_at(unsigned int index);
-/* A new lock, unlocked, or null; kfree() it when no task uses it. */
-void *lw_new(const struct lw_row *row, gfp_t flags);
+/* A new lock, unlocked, or null; kfree() it when no task uses it. For lockdep, the locks of one place in the source are one class. */
+#define lw_new(row, flags)						\
+({									\
+	static struct lock_class_key __key;				\
+									\
+	__lw_new(row, flags, "lock of " #row, &__key);			\
+})
+void *__lw_new(const struct lw_row *row, gfp_t flags, const char *name, struct lock_class_key *key);
 
 /*
  * Wakes every sleeping waiter, and lets none sleep longer than a millisecond from then on, if `on`. For a test that has

@@ -10,11 +10,7 @@
 #include <linux/spinlock.h>
 #include <linux/time64.h>
 
-#ifdef MODULE
 #include "shim.h"
-#else
-void lw_k_doze(u64 nanos); // in shim.c
-#endif
 
 #define NODE_BYTES 64
 #define NODES_PER_CPU 64

@@ -5,9 +5,7 @@
 #include <linux/percpu.h>
 #include <linux/smp.h>
 
-#ifdef MODULE
 #include "shim.h"
-#endif
 
 #define LEVELS 4
 #define NODE_BYTES 64

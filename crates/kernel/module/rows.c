@@ -2,7 +2,6 @@
 // The rows of all locks, and the module's beginning and end.
 
 #include <linux/module.h>
-#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "latchwork.h"
@@ -38,17 +37,6 @@ const struct lw_row *lw_find(const char *name)
 	return NULL;
 }
 EXPORT_SYMBOL_GPL(lw_find);
-
-void *lw_new(const struct lw_row *row, gfp_t flags)
-{
-	// Blocks of a power of two are aligned to their size.
-	void *lock = kzalloc(roundup_pow_of_two(max(row->bytes, row->align)), flags);
-
-	if (lock && row->init)
-		row->init(lock);
-	return lock;
-}
-EXPORT_SYMBOL_GPL(lw_new);
 
 static int __init latchwork_init(void)
 {

@@ -4,6 +4,8 @@
 
 #include <linux/rwsem.h>
 
+#include "shim.h"
+
 // src/rwsem.rs keeps room for so many bytes.
 #define SEMAPHORE_BYTES 256
 static_assert(sizeof(struct rw_semaphore) <= SEMAPHORE_BYTES);
@@ -11,6 +13,8 @@ static_assert(sizeof(struct rw_semaphore) <= SEMAPHORE_BYTES);
 void lw_k_rwsem_init(struct rw_semaphore *sem)
 {
 	init_rwsem(sem);
+	// The lock around it has a map (annotated.c). All semaphores that are initialized here would be one class.
+	lockdep_set_novalidate_class(sem);
 }
 
 // Another task may release a read acquisition, so lockdep must not count it among those of the acquiring task.

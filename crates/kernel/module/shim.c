@@ -15,8 +15,9 @@
 #include <linux/timekeeping.h>
 #include <linux/topology.h>
 
-#ifdef MODULE
 #include "shim.h"
+
+#ifdef MODULE
 #ifndef CONFIG_PREEMPT_COUNT
 /* There, preemptible() is always 0. So no waiter would sleep, and one on the holder's processor would spin for ever. */
 #error "latchwork.ko needs a kernel with CONFIG_PREEMPT_COUNT: it asks whether it may sleep"

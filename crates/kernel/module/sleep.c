@@ -13,8 +13,8 @@
 
 #ifdef MODULE
 #include "latchwork.h"
-#include "shim.h"
 #endif
+#include "shim.h"
 
 struct sleeper {
 	struct list_head entry;

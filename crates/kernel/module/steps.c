@@ -21,21 +21,11 @@ struct attempt {
 };
 enum { BEGINS, WAITS, HOLDS, GAVE_UP, ACQUIRED };
 
-static void release(const void *lock, bool writes, unsigned long token)
-{
-	if (writes)
-		row->unlock_write(lock, token);
-	else if (handed)
-		row->unlock_any_read(lock);
-	else
-		row->unlock_read(lock, token);
-}
-
 static unsigned long acquire(const void *lock, bool writes)
 {
 	unsigned long token = 0;
 
-	(writes ? row->write : row->read)(lock, LW_ENDLESS, 0, &token);
+	take(lock, writes, LW_ENDLESS, 0, &token);
 	return token;
 }
 
@@ -48,13 +38,13 @@ static int make_attempt(void *data)
 	allow_signal(SIGKILL);
 	allow_signal(SIGUSR1);
 	WRITE_ONCE(attempt->outcome, WAITS);
-	acquired = (attempt->writes ? row->write : row->read)(attempt->lock, attempt->patience, attempt->until, &token);
+	acquired = take(attempt->lock, attempt->writes, attempt->patience, attempt->until, &token);
 	if (acquired) {
 		while (READ_ONCE(attempt->stays)) {
 			WRITE_ONCE(attempt->outcome, HOLDS);
 			schedule_timeout_uninterruptible(1);
 		}
-		release(attempt->lock, attempt->writes, token);
+		give_back(attempt->lock, attempt->writes, token);
 	}
 	WRITE_ONCE(attempt->outcome, acquired ? ACQUIRED : GAVE_UP);
 	while (!kthread_should_stop())
@@ -134,7 +124,7 @@ static void must_give_up(bool held_by_writer, bool writes, enum lw_patience pati
 		else if (attempt.outcome == ACQUIRED)
 			error("an attempt has a lock that is held");
 	}
-	release(the_lock, held_by_writer, token);
+	give_back(the_lock, held_by_writer, token);
 	if (!IS_ERR(attempt.task))
 		end(&attempt, "a waiter gets nowhere though the lock is free");
 }
@@ -142,16 +132,16 @@ static void must_give_up(bool held_by_writer, bool writes, enum lw_patience pati
 // The holder itself attempts a lock that only spins: so the attempt meets a held lock on a machine of one processor, too.
 static void must_not_acquire(bool held_by_writer, bool writes)
 {
-	lw_acquire function = writes ? row->write : row->read;
 	unsigned long token, unused;
 
 	preempt_disable();
 	token = acquire(the_lock, held_by_writer);
-	if (function(the_lock, LW_TRY, 0, &unused))
+	if (take(the_lock, writes, LW_TRY, 0, &unused))
 		error("an attempt has a lock that is held");
-	if (function(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + NSEC_PER_MSEC, &unused))
+	// The row's own function: a wait of the holder for its lock is what lockdep reports.
+	if ((writes ? row->write : row->read)(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + NSEC_PER_MSEC, &unused))
 		error("an attempt has a lock that is held");
-	release(the_lock, held_by_writer, token);
+	give_back(the_lock, held_by_writer, token);
 	preempt_enable();
 }
 
@@ -164,7 +154,7 @@ static void try_all(void (*step)(bool held_by_writer, bool writes, enum lw_patie
 		return;
 	step(true, false, patience);
 	for (i = 0; i < 64; i++) // enough reads for a bias
-		release(the_lock, false, acquire(the_lock, false));
+		give_back(the_lock, false, acquire(the_lock, false));
 	step(false, true, patience);
 }
 
@@ -209,7 +199,7 @@ static void late_waiter(int cpu)
 		met = ktime_get_mono_fast_ns() < first.until;
 		while (met && ktime_get_mono_fast_ns() < first.until + 20 * NSEC_PER_MSEC)
 			cpu_relax(); // the timer's interrupt comes
-		release(the_lock, true, token);
+		give_back(the_lock, true, token);
 		preempt_enable();
 		if (!IS_ERR_OR_NULL(first.task))
 			end(&first, "a waiter gets nowhere though the lock is free");
@@ -230,7 +220,7 @@ static bool has_stopped(unsigned int count)
 static void release_unstopped(const void *lock, unsigned long token)
 {
 	preempt_disable();
-	release(lock, true, token);
+	give_back(lock, true, token);
 	preempt_enable();
 }
 

@@ -90,13 +90,11 @@ int porter(void *unused)
 // The calling reader holds the lock, and `shared.inside` does not count it any more.
 static void release_read(unsigned long token)
 {
-	if (!handed) {
-		row->unlock_read(the_lock, token);
-	} else if (get_random_u32() % 4 == 0 && atomic_read(&handed_over) < MOST_HANDED) {
+	if (handed && get_random_u32() % 4 == 0 && atomic_read(&handed_over) < MOST_HANDED) {
 		atomic_inc(&shared.inside);
 		atomic_inc(&handed_over);
 	} else {
-		row->unlock_any_read(the_lock);
+		give_back(the_lock, false, token);
 	}
 }
 
@@ -135,65 +133,87 @@ void check_semantics(void)
 
 // ---- Acquisitions.
 
-static bool acquire_unless_signalled(lw_acquire function, bool killable, unsigned long *token)
+bool take(const void *lock, bool writes, enum lw_patience patience, u64 nanos, unsigned long *token)
 {
-	if (function(the_lock, killable ? LW_KILLABLE : LW_INTERRUPTIBLE, 0, token))
+	// lockdep must not count a hold among the acquiring thread's if another thread may end it.
+	if (handed)
+		return (writes ? row->write : row->read)(lock, patience, nanos, token);
+	return (writes ? lw_write : lw_read)(row, lock, patience, nanos, token);
+}
+
+void give_back(const void *lock, bool writes, unsigned long token)
+{
+	if (!handed)
+		(writes ? lw_unlock_write : lw_unlock_read)(row, lock, token);
+	else if (writes)
+		row->unlock_write(lock, token);
+	else
+		row->unlock_any_read(lock);
+}
+
+static bool acquire_unless_signalled(bool writes, bool killable, unsigned long *token)
+{
+	if (take(the_lock, writes, killable ? LW_KILLABLE : LW_INTERRUPTIBLE, 0, token))
 		return true;
 	if (killable ? !fatal_signal_pending(current) : !signal_pending(current))
 		error("a waiter gives up without a signal");
 	return false;
 }
 
-static bool acquire(lw_acquire function, unsigned long *token)
+static bool acquire(bool writes, unsigned long *token)
 {
 	u32 dice = get_random_u32();
 
 	if (timed && dice % 4 == 1)
-		return function(the_lock, LW_TRY, 0, token);
+		return take(the_lock, writes, LW_TRY, 0, token);
 	if (timed && dice % 4 == 2)
-		return function(the_lock, LW_TIMED, ktime_get_mono_fast_ns() + 100000 + dice / 4 % 1900000, token);
+		return take(the_lock, writes, LW_TIMED, ktime_get_mono_fast_ns() + 100000 + dice / 4 % 1900000, token);
 	if (killed && dice % 2)
-		return acquire_unless_signalled(function, dice % 4 == 1, token);
-	return function(the_lock, LW_ENDLESS, 0, token);
+		return acquire_unless_signalled(writes, dice % 4 == 1, token);
+	return take(the_lock, writes, LW_ENDLESS, 0, token);
 }
 
 // Acquires with what must be off, turned off: a lock that only spins has its processor for itself, and what takes the lock in an
 // interrupt does not interrupt its holder.
-static bool enter(struct worker *worker, lw_acquire function, unsigned long *token, unsigned long *flags)
+static bool enter(struct worker *worker, unsigned long *token, unsigned long *flags)
 {
+	lw_acquire function = worker->writes ? lw_write : lw_read;
+
 	if (interrupts_are_off()) {
 		if (soft)
-			*token = lw_acquire_bh(function, the_lock);
+			*token = lw_acquire_bh(function, row, the_lock);
 		else if (worker->number % 2)
-			*token = lw_acquire_irq(function, the_lock);
+			*token = lw_acquire_irq(function, row, the_lock);
 		else
-			*token = lw_acquire_irqsave(function, the_lock, flags);
+			*token = lw_acquire_irqsave(function, row, the_lock, flags);
 		return true;
 	}
 	if (!(row->flags & LW_SLEEPS))
 		preempt_disable();
-	if (acquire(function, token))
+	if (acquire(worker->writes, token))
 		return true;
 	if (!(row->flags & LW_SLEEPS))
 		preempt_enable();
 	return false;
 }
 
-static void leave(struct worker *worker, lw_release function, unsigned long token, unsigned long flags)
+static void leave(struct worker *worker, bool writes, unsigned long token, unsigned long flags)
 {
+	lw_release function = writes ? lw_unlock_write : lw_unlock_read;
+
 	if (interrupts_are_off()) {
 		if (soft)
-			lw_release_bh(function, the_lock, token);
+			lw_release_bh(function, row, the_lock, token);
 		else if (worker->number % 2)
-			lw_release_irq(function, the_lock, token);
+			lw_release_irq(function, row, the_lock, token);
 		else
-			lw_release_irqrestore(function, the_lock, token, flags);
+			lw_release_irqrestore(function, row, the_lock, token, flags);
 		return;
 	}
-	if (function == row->unlock_read)
-		release_read(token);
+	if (writes)
+		give_back(the_lock, true, token);
 	else
-		function(the_lock, token);
+		release_read(token);
 	if (!(row->flags & LW_SLEEPS))
 		preempt_enable();
 }
@@ -203,22 +223,22 @@ static void one_round(struct worker *worker)
 	bool may_sleep = row->flags & LW_SLEEPS && !from_interrupts();
 	unsigned long flags = 0, token;
 
-	if (!enter(worker, worker->writes ? row->write : row->read, &token, &flags)) {
+	if (!enter(worker, &token, &flags)) {
 		worker->gave_up++;
 		return;
 	}
 	if (!worker->writes) {
 		read_section(may_sleep);
-		leave(worker, row->unlock_read, token, flags);
+		leave(worker, false, token, flags);
 	} else {
 		write_section(may_sleep);
 		if (row->downgrade && worker->acquired % 16 == 0) {
-			token = row->downgrade(the_lock, token);
+			token = handed ? row->downgrade(the_lock, token) : lw_downgrade(row, the_lock, token);
 			read_section(may_sleep);
-			leave(worker, row->unlock_read, token, flags);
+			leave(worker, false, token, flags);
 			worker->downgraded++;
 		} else {
-			leave(worker, row->unlock_write, token, flags);
+			leave(worker, true, token, flags);
 		}
 	}
 	worker->acquired++;

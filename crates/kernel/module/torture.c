@@ -82,6 +82,10 @@ static bool steps = true;
 module_param(steps, bool, 0444);
 MODULE_PARM_DESC(steps, "before the torture, the scripted steps of what is asked for: timed, killed, handed");
 
+static char *order = "no";
+module_param(order, charp, 0444);
+MODULE_PARM_DESC(order, "no torture, but two locks for lockdep: taken in the same order, or inverted");
+
 #define MOST_THREADS 256
 
 const struct lw_row *row;
@@ -255,6 +259,15 @@ static int __init torture_init(void)
 		pr_err("latchwork-torture: the readers of %s cannot release without a token\n", lock);
 		return -EINVAL;
 	}
+	if (strcmp(order, "no")) {
+		if (!IS_ENABLED(CONFIG_PROVE_LOCKING)) {
+			pr_err("latchwork-torture: order needs a kernel with PROVE_LOCKING\n");
+			return -EOPNOTSUPP;
+		}
+		check_order(!strcmp(order, "inverted"));
+		verdict = atomic_long_read(&errors) ? "fails" : "ok";
+		return 0;
+	}
 	if (!row->read)
 		readers = 0;
 	if (readers < 0)
@@ -313,10 +326,10 @@ static int __init torture_init(void)
 		error("nothing was acquired");
 	if (no_interrupt_has_acquired())
 		error("no interrupt has acquired the lock");
-	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu sleeps=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld\n",
+	pr_info("latchwork-torture: result lock=%s writers=%d readers=%d acquired=%lu fewest=%lu gave_up=%lu sleeps=%lu downgraded=%lu carried=%lu forbearances=%lu interrupts=%ld errors=%ld stalls=%ld at=%p\n",
 		lock, writers, readers, acquired, fewest, gave_up, sleeps, downgraded, carried, forbearances,
 		atomic_long_read(&in_interrupts),
-		atomic_long_read(&errors), atomic_long_read(&stalls));
+		atomic_long_read(&errors), atomic_long_read(&stalls), the_lock);
 	kfree(the_lock);
 	if (status)
 		return status;

@@ -53,6 +53,9 @@ extern struct shared {
 
 void write_section(bool may_sleep);
 void read_section(bool may_sleep);
+/* A thread's acquisition and release of a lock, which lw_new() has made. */
+bool take(const void *lock, bool writes, enum lw_patience patience, u64 nanos, unsigned long *token);
+void give_back(const void *lock, bool writes, unsigned long token);
 /* The function of a thread, which gets its struct worker. */
 int work(void *data);
 /* The function of the thread that releases for others, and how many it has released. */
@@ -64,6 +67,10 @@ void check_semantics(void);
 /* ---- steps.c: what an acquisition promises that may give up, step by step. */
 
 void check_giving_up(void);
+
+/* ---- order.c: two locks, for lockdep. */
+
+void check_order(bool inverted);
 
 /* ---- interrupts.c: timers whose interrupts use the lock. */
 
