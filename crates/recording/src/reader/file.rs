@@ -285,6 +285,7 @@ impl Reader {
                     class: classes.number(get!(record, Of, waits_for, u32).checked_sub(1)?)?,
                     stack: index(get!(record, Of, waits_at, u32), stacks)?,
                     since: get!(record, Of, waits_since, u64),
+                    held_by: get!(record, Of, held_by, u32),
                 })
             };
             threads.numbers.insert(number as u32, threads.list.len());
