@@ -64,6 +64,8 @@ struct Edge {
     /// The neighbours in the lists of the two nodes. An edge that is free has the next free one in `next[BEFORE]`.
     next: [u32; 2],
     previous: [u32; 2],
+    /// The next edge of the same [`Tables::buckets`].
+    next_in_bucket: u32,
     /// When it was first seen.
     held: Stack,
     taken: Stack,
@@ -117,6 +119,8 @@ pub(crate) struct Tables {
     edges: [Edge; EDGES],
     edges_used: u32,
     free_edge: u32,
+    /// The first edge of each [`bucket`]. A lock may be taken under thousands of others, and have thousands taken under it.
+    buckets: [u32; EDGES],
     search: u32,
     /// Edges behind which a search has not looked yet.
     queue: [u32; EDGES],
@@ -266,18 +270,32 @@ impl Tables {
     /// The edge between these nodes by these readers, and whether one by other readers was reported.
     fn edge(&self, ends: [u32; 2], shared: Shared) -> (u32, bool) {
         let mut reported = false;
-        let mut edge = self.nodes[ends[BEFORE] as usize].first[BEFORE];
+        let mut edge = self.buckets[bucket(ends)];
         while edge != NONE {
             let step = &self.edges[edge as usize];
-            if step.ends[AFTER] == ends[AFTER] {
+            if step.ends == ends {
                 if step.shared == shared {
                     break;
                 }
                 reported |= step.reported;
             }
-            edge = step.next[BEFORE];
+            edge = step.next_in_bucket;
         }
         (edge, reported)
+    }
+
+    /// Takes an edge out of its bucket.
+    fn leave_bucket(&mut self, edge: u32) {
+        let Edge { ends, next_in_bucket, .. } = self.edges[edge as usize];
+        let mut before = self.buckets[bucket(ends)];
+        if before == edge {
+            self.buckets[bucket(ends)] = next_in_bucket;
+            return;
+        }
+        while self.edges[before as usize].next_in_bucket != edge {
+            before = self.edges[before as usize].next_in_bucket;
+        }
+        self.edges[before as usize].next_in_bucket = next_in_bucket;
     }
 
     fn connect_again(&mut self, index: usize, edge: u32, now: &Step) -> Option<Problem> {
@@ -324,6 +342,9 @@ impl Tables {
     /// threads may wait. Edges that share one of these gates are left out. If two edges of the path share one, there is no path:
     /// another one, as short or longer, is not looked for.
     fn path(&mut self, ends: [u32; 2], shared: Shared, gates: &Gates) -> Option<(u32, u32, usize)> {
+        if self.nodes[ends[BEFORE] as usize].first[AFTER] == NONE {
+            return None; // no edge leads back
+        }
         self.search += 1;
         let search = self.search;
         let (mut done, mut end) = (0, 0);
@@ -424,6 +445,7 @@ impl Tables {
             shared: now.shared,
             next,
             previous: [NONE; 2],
+            next_in_bucket: self.buckets[bucket(ends)],
             held,
             taken,
             gates,
@@ -431,6 +453,7 @@ impl Tables {
             seen: 0,
             by: NONE,
         };
+        self.buckets[bucket(ends)] = edge;
         for end in [BEFORE, AFTER] {
             self.nodes[ends[end] as usize].first[end] = edge;
             if next[end] != NONE {
@@ -442,6 +465,7 @@ impl Tables {
 
     /// Removes an edge, and with it the nodes that have no other one.
     fn remove(&mut self, edge: u32) {
+        self.leave_bucket(edge);
         let Edge { ends, next, previous, .. } = self.edges[edge as usize];
         for end in [BEFORE, AFTER] {
             match previous[end] {
@@ -578,6 +602,12 @@ impl Tables {
         let (thread, hold) = self.holder(lock)?;
         Some(Problem::Destroyed { lock, holder: (thread, hold.taken), here: Stack::NONE })
     }
+}
+
+/// In which list of [`Tables::buckets`] an edge between these nodes is.
+fn bucket([from, to]: [u32; 2]) -> usize {
+    let key = u64::from(from) << 32 | u64::from(to);
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % EDGES
 }
 
 /// Where the node of a lock may be.
