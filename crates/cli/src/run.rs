@@ -201,9 +201,16 @@ impl Mistakes {
         }
         if let Some(file) = &self.ignore {
             let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
-            config::read_small(file).map_err(failed)?;
-            // The program may change its directory, and then start others.
-            variables.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+            // An empty one, such as `/dev/null`, leaves nothing out.
+            if !config::read_small(file).map_err(failed)?.is_empty() {
+                if !file.is_file() {
+                    return Err(failed(io::Error::other(
+                        "is no regular file, and each process of the program reads it",
+                    )));
+                }
+                // The program may change its directory, and then start others.
+                variables.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+            }
         }
         Ok(variables)
     }

@@ -426,6 +426,15 @@ fn check_fails_if_a_mistake_is_found() {
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
         assert!(stderr(&output).contains(why), "{options:?}: {output:?}");
     }
+    // A pipe can be read only once. An empty file leaves nothing out.
+    let command = "echo turn | \"$@\" check --ignore /dev/stdin -- true";
+    let output =
+        Command::new("sh").args(["-c", command, "sh"]).arg(latchwork().get_program()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("--ignore /dev/stdin: is no regular file"), "{output:?}");
+    let output = check(&["--ignore", "/dev/null"], &["turned"]);
+    assert!(stderr(&output).contains("lock-order inversion"), "{output:?}");
+    assert!(!stderr(&output).contains("cannot be read"), "{output:?}");
 }
 
 /// A program may do with a small stack. This command then has to do with it, too, and the program gets the same limit.
