@@ -534,13 +534,11 @@ pub struct Thread {
     pub waits_since: AtomicU64,
     /// Its last wait.
     pub pending: Pending,
-    /// The address of the lock that it waits for; 0: it does not wait for a lock.
-    pub waits_on: AtomicU64,
-    /// The kernel's number of the thread that held that lock when the wait began, or when the process ended; 0: not known. In older files
-    /// of this version it is 0.
+    /// The kernel's number of the thread that held the lock that it waits for, when the wait began or when the process ended; 0: not known.
+    /// In older files of this version it is 0.
     pub held_by: AtomicU32,
 }
-// The last two take the place of padding.
+// The last one takes the place of padding.
 const _: () = assert!(size_of::<Thread>() == 256);
 
 /// Objects of which a thread counts calls for itself.

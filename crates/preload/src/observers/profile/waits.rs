@@ -3,11 +3,11 @@
 //! What is noted is in [`pending`], until the thread has released the lock and settles it.
 
 use super::account::Parts;
-use super::at_once;
 use super::file::{append, header, record};
 use super::live;
 use super::pending::{self, Settled};
 use super::threads::{Local, NOTED};
+use super::{at_once, homes};
 use crate::state::abi::RwLock;
 use crate::state::program::PAGE;
 use crate::state::unwind::is_readable;
@@ -34,7 +34,6 @@ pub(super) struct Wait {
 pub(super) fn begin(local: &Local, (address, holder): (usize, u32), class: u32, waiter: u32, now: u64) {
     let thread = local.thread;
     local.shared.waits_for.store(address, Relaxed);
-    thread.waits_on.store(address as u64, Relaxed);
     thread.held_by.store(holder, Relaxed);
     thread.waits_at.store(waiter, Relaxed);
     thread.waits_since.store(now, Relaxed);
@@ -52,22 +51,16 @@ pub(super) fn end(local: &Local, now: u64) {
 /// The process ends: brings up to date which threads hold the locks for which others wait. A lock may have had other holders since
 /// the wait began.
 pub(super) fn look_at_holders() {
-    let threads = &header().sections[THREADS];
-    for index in 0..threads.count.load(Relaxed).min(threads.capacity) {
-        let thread = record::<Thread>(index);
-        let address = thread.waits_on.load(Relaxed) as usize;
-        let class = thread.waits_for.load(Acquire);
-        if thread.state.load(Acquire) != READY || class == 0 || address == 0 {
-            continue;
-        }
-        // A thread that was cancelled in a wait has left its record behind, and the lock may be gone.
+    homes::each_waiting(|address, thread| {
+        let Some(class) = thread.waits_for.load(Acquire).checked_sub(1) else { return };
+        // A thread that was cancelled in a wait has left this behind, and the lock may be gone.
         let pages = [address, address + size_of::<RwLock>() - 1].map(|byte| byte & !(PAGE - 1));
         if pages.into_iter().all(is_readable) {
-            let kind = record::<Class>(class - 1).kind.load(Relaxed);
+            let kind = record::<Class>(class).kind.load(Relaxed);
             // SAFETY: the bytes of a lock can be read there.
             thread.held_by.store(unsafe { at_once::holder(kind, address) }, Relaxed);
         }
-    }
+    });
 }
 
 /// Before a wait that is only counted: notes what is known of it. So the thread has less to note when it holds the lock, and delays the
