@@ -64,6 +64,8 @@ struct Edge {
     /// The neighbours in the lists of the two nodes. An edge that is free has the next free one in `next[BEFORE]`.
     next: [u32; 2],
     previous: [u32; 2],
+    /// The next edge of the same [`Tables::buckets`].
+    next_in_bucket: u32,
     /// When it was first seen.
     held: Stack,
     taken: Stack,
@@ -117,6 +119,8 @@ pub(crate) struct Tables {
     edges: [Edge; EDGES],
     edges_used: u32,
     free_edge: u32,
+    /// The first edge of each bucket of `edges`. A lock may be taken under thousands of others, and have thousands taken under it.
+    buckets: [u32; EDGES],
     search: u32,
     /// Edges behind which a search has not looked yet.
     queue: [u32; EDGES],
@@ -263,23 +267,6 @@ impl Tables {
         found.filter(|_| !reported).map(|path| self.inversion(now, path))
     }
 
-    /// The edge between these nodes by these readers, and whether one by other readers was reported.
-    fn edge(&self, ends: [u32; 2], shared: Shared) -> (u32, bool) {
-        let mut reported = false;
-        let mut edge = self.nodes[ends[BEFORE] as usize].first[BEFORE];
-        while edge != NONE {
-            let step = &self.edges[edge as usize];
-            if step.ends[AFTER] == ends[AFTER] {
-                if step.shared == shared {
-                    break;
-                }
-                reported |= step.reported;
-            }
-            edge = step.next[BEFORE];
-        }
-        (edge, reported)
-    }
-
     fn connect_again(&mut self, index: usize, edge: u32, now: &Step) -> Option<Problem> {
         let Edge { ends, mut gates, reported, .. } = self.edges[edge as usize];
         if !gates.narrow(self.holds(index)) {
@@ -324,6 +311,9 @@ impl Tables {
     /// threads may wait. Edges that share one of these gates are left out. If two edges of the path share one, there is no path:
     /// another one, as short or longer, is not looked for.
     fn path(&mut self, ends: [u32; 2], shared: Shared, gates: &Gates) -> Option<(u32, u32, usize)> {
+        if self.nodes[ends[BEFORE] as usize].first[AFTER] == NONE {
+            return None; // no edge leads back
+        }
         self.search += 1;
         let search = self.search;
         let (mut done, mut end) = (0, 0);
@@ -395,82 +385,6 @@ impl Tables {
         let index = self.find(lock).or_else(|| unused().map(|index| index as u32))?;
         self.nodes[index as usize].lock = lock;
         Some(index)
-    }
-
-    /// Adds an edge. The error: what there is no room for.
-    fn add(&mut self, now: &Step, gates: Gates, closes_cycle: bool) -> Result<(), Room> {
-        let end = if closes_cycle { EDGES } else { EDGES - SPARE_EDGES };
-        let edge = match self.free_edge {
-            // The first one is `NONE`.
-            NONE if self.edges_used as usize + 1 >= end => return Err(Room::Orders),
-            NONE => self.edges_used + 1,
-            free => free,
-        };
-        let from = self.node(now.held.0).ok_or(Room::Locks)?;
-        let Some(to) = self.node(now.taken.0) else {
-            self.leave_if_bare(from);
-            return Err(Room::Locks);
-        };
-        if edge == self.free_edge {
-            self.free_edge = self.edges[edge as usize].next[BEFORE];
-        } else {
-            self.edges_used = edge;
-        }
-        let ends = [from, to];
-        let next = [BEFORE, AFTER].map(|end| self.nodes[ends[end] as usize].first[end]);
-        let (held, taken) = (now.held.1, now.taken.1);
-        self.edges[edge as usize] = Edge {
-            ends,
-            shared: now.shared,
-            next,
-            previous: [NONE; 2],
-            held,
-            taken,
-            gates,
-            reported: closes_cycle,
-            seen: 0,
-            by: NONE,
-        };
-        for end in [BEFORE, AFTER] {
-            self.nodes[ends[end] as usize].first[end] = edge;
-            if next[end] != NONE {
-                self.edges[next[end] as usize].previous[end] = edge;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes an edge, and with it the nodes that have no other one.
-    fn remove(&mut self, edge: u32) {
-        let Edge { ends, next, previous, .. } = self.edges[edge as usize];
-        for end in [BEFORE, AFTER] {
-            match previous[end] {
-                NONE => self.nodes[ends[end] as usize].first[end] = next[end],
-                previous => self.edges[previous as usize].next[end] = next[end],
-            }
-            if next[end] != NONE {
-                self.edges[next[end] as usize].previous[end] = previous[end];
-            }
-            self.leave_if_bare(ends[end]);
-        }
-        self.edges[edge as usize].next[BEFORE] = self.free_edge;
-        self.free_edge = edge;
-    }
-
-    /// Another lock may use the node if it has no edges.
-    fn leave_if_bare(&mut self, node: u32) {
-        let mut index = node as usize;
-        if self.nodes[index].first != [NONE; 2] {
-            return;
-        }
-        self.nodes[index].lock = LEFT;
-        // Nothing is looked for behind a free node, nor then behind those before it that were left.
-        if self.nodes[(index + 1) % NODES].lock == FREE {
-            while self.nodes[index].lock == LEFT {
-                self.nodes[index].lock = FREE;
-                index = (index + NODES - 1) % NODES;
-            }
-        }
     }
 
     #[must_use]
@@ -586,6 +500,7 @@ fn probes(lock: usize) -> impl Iterator<Item = usize> {
     (0..64).map(move |step| (start as usize + step) % NODES)
 }
 
+mod edges;
 mod ended;
 pub(crate) use ended::ENDED;
 

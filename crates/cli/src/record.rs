@@ -13,7 +13,7 @@ use latchwork_console::names::Choice;
 use latchwork_console::{ending, machine::Machine, output};
 use latchwork_recording::edges;
 use latchwork_recording::reader::Kind as ObjectKind;
-use latchwork_recording::trace::op;
+use latchwork_recording::trace::{MOST_UNITS, UNIT, op};
 use latchwork_recording::trace_file::{About, Class, NO_THREAD, Thread, Trace};
 use latchwork_recording::trace_raw::{Raw, RawThread};
 use std::ffi::OsString;
@@ -201,12 +201,13 @@ fn busiest(directory: &Path) -> std::result::Result<Busiest, String> {
 }
 
 /// Whether a raw trace has grown to its --size. The file has its full length from the start, and holes where nothing was
-/// written; the events come last.
+/// written; the events come last. A chunk that does not fit may leave room for a smaller one.
 fn reached_size(file: &Path) -> bool {
     let Ok(file) = File::open(file) else { return false };
-    let last = file.metadata().map_or(0, |found| found.len().saturating_sub(1));
+    let largest = u64::from(MOST_UNITS) * UNIT as u64;
+    let end = file.metadata().map_or(0, |found| found.len().saturating_sub(largest));
     // SAFETY: a system call on an open file.
-    unsafe { libc::lseek(file.as_raw_fd(), last.cast_signed(), libc::SEEK_DATA) >= 0 }
+    unsafe { libc::lseek(file.as_raw_fd(), end.cast_signed(), libc::SEEK_DATA) >= 0 }
 }
 
 /// The trace of a process, with names in place of addresses.

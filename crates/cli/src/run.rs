@@ -16,7 +16,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
@@ -201,9 +201,16 @@ impl Mistakes {
         }
         if let Some(file) = &self.ignore {
             let failed = |error| Failure::usage(format!("--ignore {}: {error}", file.display()));
-            config::read_small(file).map_err(failed)?;
-            // The program may change its directory, and then start others.
-            variables.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+            // An empty one, such as `/dev/null`, leaves nothing out.
+            if !config::read_small(file).map_err(failed)?.is_empty() {
+                if !file.is_file() {
+                    return Err(failed(io::Error::other(
+                        "is no regular file, and each process of the program reads it",
+                    )));
+                }
+                // The program may change its directory, and then start others.
+                variables.push(("LATCHWORK_CHECK_IGNORE", std::path::absolute(file).map_err(failed)?.into()));
+            }
         }
         Ok(variables)
     }
@@ -248,7 +255,31 @@ pub fn run(options: &Options) -> Result<Infallible> {
         more.push(("LATCHWORK_STATS", report));
     }
     let without = if options.check { NOT_CHECKED } else { OWN_LOCKS };
+    note_waiters(&options.under);
     become_program(&options.command, variables(&options.under, more, &options.command, without)?)
+}
+
+/// On a terminal: says what to expect of a lock that is made for a thread per CPU. Whether the program has more is not known yet.
+fn note_waiters(under: &Under) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    for (kind, name) in [(Kind::Mutex, &under.mutex), (Kind::RwLock, &under.rwlock)] {
+        let Some(found) = name.as_deref().and_then(|name| names::find(kind, name)) else { continue };
+        let why = match found.info {
+            info if !info.blocking => format!("waiters of {} only spin", info.name),
+            info if info.fairness == "FIFO" => {
+                format!(
+                    "{} goes to its waiters in their order, and the next one may have to be woken each time",
+                    info.name
+                )
+            }
+            _ => continue,
+        };
+        output::say(&format!(
+            "latchwork: note: {why}: a program with more threads than CPUs may be many times slower than under glibc"
+        ));
+    }
 }
 
 /// What a program that gets no library does, for the warning.

@@ -534,7 +534,12 @@ pub struct Thread {
     pub waits_since: AtomicU64,
     /// Its last wait.
     pub pending: Pending,
+    /// The kernel's number of the thread that held the lock that it waits for, when the wait began or when the process ended; 0: not known.
+    /// In older files of this version it is 0.
+    pub held_by: AtomicU32,
 }
+// The last one takes the place of padding.
+const _: () = assert!(size_of::<Thread>() == 256);
 
 /// Objects of which a thread counts calls for itself.
 pub const ENTRIES: usize = 64;

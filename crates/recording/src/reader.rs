@@ -17,6 +17,7 @@
 
 use crate::layout;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -70,13 +71,17 @@ impl From<std::io::Error> for Error {
 impl Recording {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        file::Reader::open(path)?.read()
+        Self::read_from(&File::open(path)?)
+    }
+
+    /// Reads a file that is open.
+    pub fn read_from(file: &File) -> Result<Self, Error> {
+        file::Reader::open(file)?.read()
     }
 }
 
-/// Writes into the recording at `path` when the command saw that its process was gone. The reader looks at that if the process did
+/// Writes into a recording, which is open to write, when the command saw that its process was gone. The reader looks at that if the process did
 /// not write its end itself.
-pub fn note_gone(path: &Path, gone: u64) -> std::io::Result<()> {
-    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+pub fn note_gone(file: &File, gone: u64) -> std::io::Result<()> {
     file.write_all_at(&gone.to_ne_bytes(), std::mem::offset_of!(layout::Header, gone) as u64)
 }

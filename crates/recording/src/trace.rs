@@ -4,7 +4,7 @@
 //! are of one version, because the command carries the library; so this layout may change at any time.
 //!
 //! The file begins with a [`Header`] in a page of its own. Four arrays follow: [`Thread`]s, [`Object`]s, [`Module`]s, and
-//! [`Chunk`]s of [`Event`]s. Each begins at a fixed place. The file is sparse: the kernel gives it storage where something is
+//! [`Chunk`]s of [`Event`]s of one [`UNIT`] or several. Each begins at a fixed place. The file is sparse: the kernel gives it storage where something is
 //! written.
 //!
 //! # Times
@@ -30,7 +30,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The first eight bytes of a raw trace.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LWTRACE1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LWTRACE2");
 
 /// What happened: the highest 4 bits of [`Event::what`]. The other 28 bits are the index of an [`Object`], if nothing else is said.
 pub mod op {
@@ -163,9 +163,9 @@ pub struct Header {
     /// See `threads`.
     pub modules: AtomicU32,
     /// See `threads`.
-    pub chunks: AtomicU32,
-    /// How many chunks the file has room for.
-    pub chunk_capacity: u32,
+    pub units: AtomicU32,
+    /// How many units the file has room for.
+    pub unit_capacity: u32,
     /// Ticks that one [`op::CLOCK`] event takes. They lie in the gap of the thread's next event.
     pub clock_cost: AtomicU32,
     /// Events of threads, or of objects, that there was no record for.
@@ -181,7 +181,7 @@ pub struct Header {
 }
 
 /// The most threads of a trace.
-pub const THREADS: usize = 32 << 10;
+pub const THREADS: usize = 256 << 10;
 /// The most locks, condition variables and semaphores.
 pub const OBJECTS: usize = 64 << 10;
 /// The most modules.
@@ -199,7 +199,7 @@ pub struct Thread {
     pub tid: AtomicU32,
     /// When its first event began: ticks.
     pub started: AtomicU64,
-    /// Its first chunk, plus one; 0: it has none.
+    /// The first unit of its first chunk, plus one; 0: it has none.
     pub first: AtomicU32,
     /// Return addresses in use of `frames`.
     pub depth: AtomicU32,
@@ -269,22 +269,29 @@ pub struct Module {
     pub path: [AtomicU8; 960],
 }
 
-/// Events of a chunk.
-pub const CHUNK_EVENTS: usize = 1023;
+/// The room for events is given out in units of so many bytes.
+pub const UNIT: usize = 1 << 10;
+/// The units of the largest chunks. A thread's first chunk has one, and each further one twice as many as the one before, up to this
+/// number: so short threads need little room.
+pub const MOST_UNITS: u32 = 16;
 
-/// Events of one thread. 16 KiB.
+/// How many events a chunk of so many units has.
+pub const fn events_of(units: u32) -> usize {
+    (units as usize * UNIT - size_of::<Chunk>()) / size_of::<Event>()
+}
+
+/// The start of a chunk, which has events of one thread. They follow, each as two words of 64 bits: `what` and `gap`, `wait` and `more`;
+/// the first of each pair in the low half.
 #[repr(C)]
 pub struct Chunk {
-    /// The thread's next chunk, plus one; 0: there is none yet.
+    /// The first unit of the thread's next chunk, plus one; 0: there is none yet.
     pub next: AtomicU32,
     /// Events in use.
     pub used: AtomicU32,
     /// The thread's index, plus one.
     pub thread: AtomicU32,
-    /// For alignment.
-    pub spare: u32,
-    /// The events, each as two words: `what` and `gap`, `wait` and `more`; the first of each pair in the low half.
-    pub events: [[AtomicU64; 2]; CHUNK_EVENTS],
+    /// How many units it has.
+    pub units: AtomicU32,
 }
 
 const PAGE: usize = 4096;
@@ -294,21 +301,20 @@ pub const THREADS_AT: usize = PAGE;
 pub const OBJECTS_AT: usize = after(THREADS_AT, size_of::<Thread>() * THREADS);
 /// Where the modules begin.
 pub const MODULES_AT: usize = after(OBJECTS_AT, size_of::<Object>() * OBJECTS);
-/// Where the chunks begin.
-pub const CHUNKS_AT: usize = after(MODULES_AT, size_of::<Module>() * MODULES);
+/// Where the units begin.
+pub const UNITS_AT: usize = after(MODULES_AT, size_of::<Module>() * MODULES);
 
 const fn after(start: usize, bytes: usize) -> usize {
     (start + bytes).next_multiple_of(PAGE)
 }
 
-/// The length of a file with room for so many chunks.
-pub const fn length(chunks: usize) -> usize {
-    CHUNKS_AT + chunks * size_of::<Chunk>()
+/// The length of a file with room for so many units.
+pub const fn length(units: usize) -> usize {
+    (UNITS_AT + units * UNIT).next_multiple_of(PAGE)
 }
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
-const _: () = assert!(size_of::<Chunk>() == 16 << 10);
-const _: () = assert!(size_of::<Event>() == 16);
+const _: () = assert!(size_of::<Chunk>() == 16 && size_of::<Event>() == 16);
 
 #[cfg(test)]
 mod tests {

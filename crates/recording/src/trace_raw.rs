@@ -19,9 +19,9 @@ use crate::reader::bytes::{get, u32_at, u64_at};
 use crate::reader::places::Places;
 use crate::reader::{Class, Counters, Kind, Module, Recording};
 use crate::trace::{
-    self, CHUNK_EVENTS, CHUNKS_AT, Chunk, FRAMES, GONE, Header, MAGIC, MODULES, MODULES_AT, NO_OBJECT,
-    OBJECT_BITS, OBJECTS, OBJECTS_AT, Object, REMADE, SHARED, THREADS, THREADS_AT, Thread, clock, join, op,
-    unpack,
+    self, Chunk, FRAMES, GONE, Header, MAGIC, MODULES, MODULES_AT, MOST_UNITS, NO_OBJECT, OBJECT_BITS,
+    OBJECTS, OBJECTS_AT, Object, REMADE, SHARED, THREADS, THREADS_AT, Thread, UNIT, UNITS_AT, clock,
+    events_of, join, op, unpack,
 };
 use crate::trace_file::{Error, NO_THREAD, Step};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -335,21 +335,22 @@ impl Reader<'_> {
 
     /// The events of a thread, from its first chunk on.
     fn events(&self, first: u32, thread: u32, divider: &mut Divider) -> Result<(), Error> {
-        let capacity = get!(self.header, Header, chunk_capacity, u32);
+        let capacity = get!(self.header, Header, unit_capacity, u32);
         let mut chunk = first;
         // A damaged file may lead in a circle.
         let mut read = HashSet::new();
         while let Some(index) = chunk.checked_sub(1).filter(|index| *index < capacity && read.insert(*index))
         {
-            let at = CHUNKS_AT + index as usize * size_of::<Chunk>();
-            let record = record(self.file, at, size_of::<Chunk>())?;
-            if get!(&record, Chunk, thread, u32) != thread + 1 {
+            let at = UNITS_AT + index as usize * UNIT;
+            let head = record(self.file, at, size_of::<Chunk>())?;
+            let units = get!(&head, Chunk, units, u32);
+            if get!(&head, Chunk, thread, u32) != thread + 1 || !(1..=MOST_UNITS).contains(&units) {
                 return Ok(());
             }
-            let used = (get!(&record, Chunk, used, u32) as usize).min(CHUNK_EVENTS);
-            for event in 0..used {
-                let at = offset_of!(Chunk, events) + 16 * event;
-                let (first, second) = (u64_at(&record, at), u64_at(&record, at + 8));
+            let used = (get!(&head, Chunk, used, u32) as usize).min(events_of(units));
+            let events = record(self.file, at + size_of::<Chunk>(), used * size_of::<trace::Event>())?;
+            for at in (0..events.len()).step_by(size_of::<trace::Event>()) {
+                let (first, second) = (u64_at(&events, at), u64_at(&events, at + 8));
                 divider.event(trace::Event {
                     what: first as u32,
                     gap: (first >> 32) as u32,
@@ -357,7 +358,7 @@ impl Reader<'_> {
                     more: (second >> 32) as u32,
                 });
             }
-            chunk = get!(&record, Chunk, next, u32);
+            chunk = get!(&head, Chunk, next, u32);
         }
         Ok(())
     }

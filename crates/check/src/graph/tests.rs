@@ -343,3 +343,30 @@ fn waits_for_a_condition_without_the_lock() {
     assert!(matches!(tables.waiting(ME + 1, A), Some(Problem::Stranger { holder: Some((ME, _)), .. })));
     assert!(tables.waiting(ME, A).is_none(), "it was taken from its holder");
 }
+
+/// The CPU time of the calling thread.
+fn cpu_time() -> std::time::Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A lock under which thousands of others are taken, and one that is taken under all of them: each order is found without a look at
+/// the others.
+#[test]
+fn many_locks_under_one() {
+    let tables = tables();
+    let start = cpu_time();
+    for lock in 0..20_000 {
+        let lock = (OTHERS + 40 * lock, Wish::LOCK);
+        assert!(all(tables, &[(A, Wish::LOCK), lock, (B, Wish::LOCK)]).is_none());
+    }
+    let took = cpu_time() - start;
+    assert!(took.as_millis() < 1_000, "{took:?}");
+    assert!(is_inverted(both(tables, B, A)));
+    assert!(is_inverted(both(tables, OTHERS + 40 * 777, A)));
+    assert!(is_inverted(both(tables, B, OTHERS + 40 * 19_999)));
+    (0..20_000).for_each(|lock| tables.forget(OTHERS + 40 * lock));
+    assert!(both(tables, OTHERS, A).is_none());
+}

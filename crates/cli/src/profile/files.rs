@@ -281,18 +281,22 @@ pub fn regular(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// Opens one of them to read. Between the listing and this call another user may have put a link or a FIFO in its place: no link is
 /// followed, and no FIFO is waited for.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    open_regular_to(OpenOptions::new().read(true), path)
+}
+
+fn open_regular_to(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is no regular file")) }
 }
 
-/// A path to an open file or directory, whatever its name leads to now.
+/// A path to an open directory, whatever its name leads to now.
 pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Reads one of them.
 pub fn read_regular(path: &Path) -> std::result::Result<Recording, Error> {
-    Recording::read(&path_of(&open_regular(path)?))
+    Recording::read_from(&open_regular(path)?)
 }
 
 /// Writes into the recordings of a directory when processes were gone that did not write their ends themselves. One that executed
@@ -308,7 +312,8 @@ pub fn note_gone(directory: &Path, gone: &HashMap<u32, u64>) {
         let next = found.iter().filter(later).map(|(_, other)| other.started).min();
         let end = next.or_else(|| gone.get(&recording.pid).copied());
         if let Some(end) = end.filter(|end| *end > recording.ended) {
-            let _ = open_regular(file).and_then(|file| reader::note_gone(&path_of(&file), end));
+            let _ = open_regular_to(OpenOptions::new().write(true), file)
+                .and_then(|file| reader::note_gone(&file, end));
         }
     }
 }

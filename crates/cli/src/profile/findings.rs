@@ -179,17 +179,46 @@ fn still_waiting(profile: &Profile) -> Option<String> {
         locks.truncate(NAMED);
         locks.push(format!("{} for other locks", count(rest)));
     }
-    let perhaps = match threads {
-        1 => "",
-        _ => " If they wait for each other, they wait for ever: a deadlock.",
-    };
     Some(format!(
-        "At the end {} still waited for {} ({}), one of them for {}.{perhaps}",
+        "At the end {} still waited for {} ({}), one of them for {}.{}",
         if threads == 1 { "a thread".into() } else { units::things(threads, "thread") },
         if threads == 1 { "a lock" } else { "locks" },
         locks.join(", "),
-        time(longest_ns)
+        time(longest_ns),
+        why(profile)
     ))
+}
+
+/// Says whether the threads that still wait are in a deadlock: only if the holders of their locks show that.
+fn why(profile: &Profile) -> String {
+    let kept = &profile.kept;
+    let waits = |threads: u64| match threads {
+        1 => "One waits".into(),
+        many => format!("{} wait", count(many)),
+    };
+    let mut why = String::new();
+    if kept.in_circle > 0 {
+        why += &format!(" {} for each other: a deadlock.", waits(kept.in_circle));
+    }
+    if kept.by_itself > 0 {
+        why += &format!(" {} for what the thread holds itself: a deadlock.", waits(kept.by_itself));
+    }
+    if kept.by_ended > 0 {
+        why += &format!(" {} for a lock whose holder has ended.", waits(kept.by_ended));
+    }
+    if kept.behind > 0 {
+        why += &format!(" {} behind these.", waits(kept.behind));
+    }
+    if why.is_empty() {
+        let what = if profile.attached { "recording" } else { "process" };
+        why = format!(" These waits had not ended when the {what} did");
+        why += match (kept.by_running, kept.unknown) {
+            (0, _) => "; which threads held the locks is not known.",
+            (_, 0) => ": threads that waited for no lock held these.",
+            _ => ": threads that waited for no lock held some of these.",
+        };
+    }
+    why
 }
 
 fn instances(class: &Class) -> String {
@@ -208,7 +237,7 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::profile::advice::rules;
-    use crate::profile::model::Thread;
+    use crate::profile::model::{Kept, Thread};
     use crate::profile::sample;
 
     #[test]
@@ -303,14 +332,35 @@ mod tests {
         profile.locks[0].waiting.add(3_900_000_000, 1);
         profile.locks[1].waiting.add(1_000_000_000, 2);
         let name = &profile.locks[1].name;
-        assert_eq!(
-            verdict(&profile)[0],
-            format!(
-                "At the end 3 threads still waited for locks (2 for cache.mutex_ at Cache::evict (cache.cc:120), 1 for \
-                 {name} at Cache::put (cache.cc:64)), one of them for 3.9 s. If they wait for each other, they wait for ever: a \
-                 deadlock."
-            )
+        let waited = format!(
+            "At the end 3 threads still waited for locks (2 for cache.mutex_ at Cache::evict (cache.cc:120), 1 for \
+             {name} at Cache::put (cache.cc:64)), one of them for 3.9 s."
         );
+        for (kept, why) in [
+            (
+                Kept::default(),
+                "These waits had not ended when the process did; which threads held the locks is not known.",
+            ),
+            (
+                Kept { by_running: 3, ..Kept::default() },
+                "These waits had not ended when the process did: threads that waited for no lock held these.",
+            ),
+            (
+                Kept { by_running: 2, unknown: 1, ..Kept::default() },
+                "These waits had not ended when the process did: threads that waited for no lock held some of these.",
+            ),
+            (
+                Kept { in_circle: 2, behind: 1, ..Kept::default() },
+                "2 wait for each other: a deadlock. One waits behind these.",
+            ),
+            (
+                Kept { by_itself: 1, by_ended: 2, ..Kept::default() },
+                "One waits for what the thread holds itself: a deadlock. 2 wait for a lock whose holder has ended.",
+            ),
+        ] {
+            profile.kept = kept;
+            assert_eq!(verdict(&profile)[0], format!("{waited} {why}"));
+        }
         // (38 s + 4.9 s) of 100 s.
         assert!(verdict(&profile)[1].starts_with("Threads spent 43%"), "{:?}", verdict(&profile));
         // Nothing else happened.

@@ -13,6 +13,7 @@ use latchwork_recording::reader::{self, Counters, Kind, Recording};
 use std::collections::HashMap;
 use sums::Sums;
 
+mod kept;
 mod sums;
 
 /// Joins the recordings, which are those of one run.
@@ -213,7 +214,7 @@ impl Joiner {
         overhead.calls += recording.classes.iter().map(|class| calls(&class.counters)).sum::<u64>();
     }
 
-    /// Threads that waited when the recording ended: a deadlock perhaps, or workers without work.
+    /// Threads that waited when the recording ended: in a deadlock, for a holder that ran, or as workers without work.
     fn unfinished(&mut self, recording: &Recording, places: &[Place], stacks: &[StackId]) {
         for thread in &recording.threads {
             let Some((wait, wait_ns)) = unfinished(recording, thread) else { continue };
@@ -223,6 +224,7 @@ impl Joiner {
             };
             waiting.add(wait_ns, stacks[wait.stack]);
         }
+        kept::count(recording, &mut self.profile.kept);
     }
 
     fn stack(&mut self, modules: &[Module], addresses: &[u64]) -> StackId {

@@ -38,6 +38,8 @@ pub struct Profile {
     pub notes: Vec<String>,
     /// Whether only a part of a process's life was recorded, from one moment to another.
     pub attached: bool,
+    /// What kept the threads waiting that waited for locks at the end.
+    pub kept: Kept,
     /// Sentences about parts of the program that were not recorded. The verdict begins with them.
     pub missing: Vec<String>,
 }
@@ -217,6 +219,23 @@ impl Unfinished {
         self.threads += 1;
         self.wait_ns = self.wait_ns.saturating_add(wait_ns);
     }
+}
+
+/// So many threads that waited for a lock when the recording ended, by what kept them waiting.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// They wait for each other: each for a lock that the next of them holds.
+    pub in_circle: u64,
+    /// For a lock that the thread itself holds.
+    pub by_itself: u64,
+    /// For a lock whose holder has ended.
+    pub by_ended: u64,
+    /// For a lock that one of the threads above holds, or one that waits for them.
+    pub behind: u64,
+    /// For a lock whose holder waits for no lock, or for a holder that does not.
+    pub by_running: u64,
+    /// The holder is not known.
+    pub unknown: u64,
 }
 
 /// What one process has of a class.

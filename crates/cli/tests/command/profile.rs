@@ -526,3 +526,36 @@ fn a_library_in_the_place_of_another_one() {
     let report = stdout(&run);
     assert!(report.contains("make_alpha") && report.contains("make_beta"), "{report}");
 }
+
+/// In a root directory or a container where `/proc` is not mounted.
+#[test]
+fn a_report_needs_no_proc() {
+    let may = Command::new("unshare").args(["-rm", "true"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return; // no such program, or no namespaces for this user
+    }
+    let directory = scratch("without-proc");
+    let source = r#"
+        #include <pthread.h>
+        int main(void) {
+            pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+            for (int i = 0; i < 10; i++) {
+                pthread_mutex_lock(&lock);
+                pthread_mutex_unlock(&lock);
+            }
+            return 3;
+        }
+        "#;
+    let program = compile(&directory, "locks", source, &["-pthread"]);
+    let file = directory.join("report.json");
+    let run = Command::new("unshare")
+        .args(["-rm", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"])
+        .arg(latchwork().get_program())
+        .args(["profile", "--json"])
+        .args([&file, &program])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(3), "{}", stderr(&run));
+    let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(report["locks"][0]["acquisitions"], 10, "{report}");
+}

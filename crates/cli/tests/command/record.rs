@@ -465,7 +465,7 @@ fn what_there_is_no_room_for_is_counted() {
     );
     let (trace, output) = record(&directory, &["--size", "1"], &program);
     let thread = &trace.about.threads[0];
-    // A MiB has 65,536 events. Those that have the thread's CPU time are neither lock calls nor in the file.
+    // A MiB has less than 65,536 events. Those that have the thread's CPU time are neither lock calls nor in the file.
     assert!(thread.dropped >= 134_464 && thread.events <= 65_536, "{thread:?}");
     assert!(thread.events + thread.dropped >= 200_000, "{thread:?}");
     assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
@@ -499,10 +499,10 @@ fn threads_without_room_drop_all_that_they_do() {
         }
         "#;
     let program = compile(&directory, "many", source, &["-pthread", "-DPAUSE=0"]);
-    // A MiB has room for 64 threads.
+    // A MiB has room for less than 65,536 events, so a thread that comes late gets none at all.
     let (trace, output) = record(&directory, &["--size", "1"], &program);
     let about = &trace.about;
-    assert!(about.threads.len() <= 64, "{}", about.threads.len());
+    assert!(about.threads.len() <= 101, "{}", about.threads.len());
     let sum = |count: fn(&Thread) -> u64| about.threads.iter().map(count).sum::<u64>();
     let (kept, dropped) = (sum(|thread| thread.events), sum(|thread| thread.dropped) + about.unknown);
     // Some of the recorder's own events may be dropped, too.
@@ -513,6 +513,44 @@ fn threads_without_room_drop_all_that_they_do() {
     let program = compile(&directory, "late", source, &["-pthread", "-DPAUSE=600000"]);
     let (trace, _) = record(&directory, &["--size", "1", "--seconds", "0.5"], &program);
     assert_eq!(trace.about.unknown, 0);
+}
+
+/// A hundred thousand threads fit into the default size.
+#[test]
+fn short_threads_need_little_room() {
+    let directory = scratch("record-threads");
+    let source = r#"
+        #include <pthread.h>
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static long count;
+        static void *worker(void *unused) {
+            pthread_mutex_lock(&lock);
+            count++;
+            pthread_mutex_unlock(&lock);
+            return unused;
+        }
+        int main(void) {
+            pthread_attr_t attr;
+            pthread_t thread;
+            pthread_attr_init(&attr);
+            pthread_attr_setstacksize(&attr, 64 << 10);
+            for (int i = 0; i < 100000; i++)
+                if (pthread_create(&thread, &attr, worker, 0) || pthread_join(thread, 0))
+                    return 1;
+            return count != 100000;
+        }
+        "#;
+    let program = compile(&directory, "short", source, &["-pthread"]);
+    let (trace, output) = record(&directory, &[], &program);
+    let about = &trace.about;
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(about.threads.len(), 100_001);
+    assert_eq!((about.unknown, about.threads.iter().map(|thread| thread.dropped).sum::<u64>()), (0, 0));
+    let done = |op| trace.steps.iter().flatten().filter(|step| step.op == op).count();
+    for op in [op::ACQUIRE, op::RELEASE, op::CREATE, op::JOIN] {
+        assert_eq!(done(op), 100_000, "operation {op}");
+    }
+    assert!(!stderr(&output).contains("dropped"), "{}", stderr(&output));
 }
 
 #[test]

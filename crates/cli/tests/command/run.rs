@@ -5,7 +5,8 @@ use crate::common::{compile, latchwork, limit, output, scratch, send, stderr, st
 use latchwork::registry::{self, Kind};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -425,6 +426,38 @@ fn check_fails_if_a_mistake_is_found() {
         let output = check(options, &[]);
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
         assert!(stderr(&output).contains(why), "{options:?}: {output:?}");
+    }
+    // A pipe can be read only once. An empty file leaves nothing out.
+    let command = "echo turn | \"$@\" check --ignore /dev/stdin -- true";
+    let output =
+        Command::new("sh").args(["-c", command, "sh"]).arg(latchwork().get_program()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("--ignore /dev/stdin: is no regular file"), "{output:?}");
+    let output = check(&["--ignore", "/dev/null"], &["turned"]);
+    assert!(stderr(&output).contains("lock-order inversion"), "{output:?}");
+    assert!(!stderr(&output).contains("cannot be read"), "{output:?}");
+}
+
+/// On a terminal, which a script's stderr is not.
+#[test]
+fn locks_for_a_thread_per_cpu_are_pointed_out() {
+    let locks = ["run", "--mutex", "mcs-park", "--rwlock", "pf-q", "--", "true"];
+    assert_eq!(stderr(&output(&locks)), "");
+    let (mut master, mut slave) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: room for both descriptors; the other arguments are not asked for.
+    assert_eq!(unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) }, 0);
+    // SAFETY: nothing else has these descriptors.
+    let [master, slave] = [master, slave].map(|file| unsafe { OwnedFd::from_raw_fd(file) });
+    let mut command = latchwork();
+    assert!(command.args(locks).stderr(slave).status().unwrap().success());
+    drop(command);
+    let mut text = Vec::new();
+    // The end of a terminal that no process has open is an error.
+    let _ = fs::File::from(master).read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    for why in ["mcs-park goes to its waiters in their order", "waiters of pf-q only spin"] {
+        assert!(text.contains(why), "{text}");
     }
 }
 

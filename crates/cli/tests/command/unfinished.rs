@@ -82,7 +82,8 @@ fn a_deadlock_is_the_first_sentence() {
         assert_eq!(run.status.code(), Some(status), "{text}");
         let first = report["verdict"][0].as_str().unwrap();
         assert!(first.starts_with("At the end 2 threads still waited for locks (1 for "), "{text}");
-        assert!(first.contains("deadlock") && first.contains("1 for second at forwards (stuck.c:"), "{text}");
+        assert!(first.ends_with("2 wait for each other: a deadlock."), "{text}");
+        assert!(first.contains("1 for second at forwards (stuck.c:"), "{text}");
         // 0.4 s: the threads slept for half a second, but for the last moment before they did.
         const LEAST: u64 = 400_000_000;
         for name in ["first", "second"] {
@@ -102,5 +103,65 @@ fn a_deadlock_is_the_first_sentence() {
         assert_eq!((waits("wait_ns"), waits("condition_wait_ns")), (2, 1), "{}", report["thread_list"]);
         assert_eq!(waits("lifetime_ns"), 4, "{}", report["thread_list"]);
         assert!(text.contains("1 thread was still waiting"), "{text}");
+    }
+}
+
+/// Two threads wait for a mutex, and one to write under a reader-writer lock, that main holds when it returns. Or the holder has
+/// ended: then it was another thread.
+const HELD: &str = r#"
+    #include <pthread.h>
+    #include <sys/syscall.h>
+    static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
+    static volatile int threads[3];
+    static void *holds(void *unused) {
+        pthread_mutex_lock(&first);
+        pthread_rwlock_wrlock(&table);
+        return unused;
+    }
+    static void *waits(void *number) {
+        long self = (long)number;
+        threads[self] = syscall(SYS_gettid);
+        if (self < 2) pthread_mutex_lock(&first);
+        else pthread_rwlock_wrlock(&table);
+        return number;
+    }
+    int main(int count, char **arguments) {
+        pthread_t thread;
+        if (count == 1) {
+            holds(0);
+        } else {
+            pthread_create(&thread, 0, holds, 0);
+            pthread_join(thread, 0);
+        }
+        for (long i = 0; i < 3; i++) pthread_create(&thread, 0, waits, (void *)i);
+        for (int i = 0; i < 3; i++) {
+            while (!threads[i]) usleep(1000);
+            until_asleep(threads[i]);
+        }
+        usleep(300000);
+        return 0;
+    }"#;
+
+#[test]
+fn the_end_of_the_program_is_no_deadlock() {
+    let directory = scratch("held-at-exit");
+    let source = [UNTIL_ASLEEP, HELD].concat();
+    let program = compile(&directory, "held", &source, &["-g", "-O1", "-pthread"]);
+    for (arguments, why) in [
+        (
+            &[][..],
+            "These waits had not ended when the process did: threads that waited for no lock held these.",
+        ),
+        (&["ended"], "3 wait for a lock whose holder has ended."),
+    ] {
+        let (report, run) = report(&directory, &program, arguments);
+        let first = report["verdict"][0].as_str().unwrap();
+        assert!(
+            first.starts_with("At the end 3 threads still waited for locks (2 for first "),
+            "{}",
+            stderr(&run)
+        );
+        assert!(first.ends_with(why), "{first}");
     }
 }

@@ -309,3 +309,73 @@ fn updates_inside_of_an_update() {
     map.update(1, |_| map.get(&1).map(|value| *other.get_or_insert(*value, 2)));
     assert_eq!(map.get(&1).as_deref(), Some(&2));
 }
+
+/// A key whose comparisons update the map that it is for, once it is armed.
+#[derive(PartialEq, Eq)]
+struct Rival(u64);
+
+static RIVALS: AtomicU32 = AtomicU32::new(0);
+static RIVALLED: std::sync::LazyLock<RcuTreeMap<Rival, u64>> = std::sync::LazyLock::new(RcuTreeMap::new);
+
+impl Ord for Rival {
+    fn cmp(&self, other: &Rival) -> core::cmp::Ordering {
+        if RIVALS.swap(0, Relaxed) != 0 {
+            RIVALLED.insert(Rival(1000), 1);
+        }
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Rival {
+    fn partial_cmp(&self, other: &Rival) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[test]
+fn updates_inside_of_an_update_of_a_tree_panic() {
+    alone(
+        "map::panic_tests::updates_inside_of_an_update_of_a_tree_panic",
+        updates_inside_of_an_update_of_a_tree,
+    );
+}
+
+fn updates_inside_of_an_update_of_a_tree() {
+    // SAFETY: ends the process if it hangs.
+    unsafe { libc::alarm(30) };
+    let map = RcuTreeMap::from([(1, 1)]);
+    let panics = |what: &str, update: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(update)).expect_err(what);
+        assert!(panic.downcast_ref::<&str>().is_some_and(|why| why.contains("closure")), "{what}");
+        assert!(!RcuDomain::<Native>::is_inside(), "{what}: a section is still open");
+    };
+    let inside = |value: u64| {
+        map.insert(2, value);
+        value
+    };
+    let updates: [(&str, &dyn Fn()); 5] = [
+        ("get_or_insert_with", &|| _ = map.get_or_insert_with(3, || inside(3))),
+        ("update", &|| _ = map.update(1, |_| Some(inside(3)))),
+        ("remove_if", &|| _ = map.remove_if(&1, |_, _| inside(3) == 3)),
+        ("clear", &|| {
+            map.update(1, |_| {
+                map.clear();
+                Some(3)
+            });
+        }),
+        ("pop_first", &|| _ = map.update(1, |_| map.pop_first().map(|_| 3))),
+    ];
+    for (what, update) in updates {
+        panics(what, update);
+        assert!(map.read().iter().eq([(&1, &1)]), "{what} has changed the map");
+        assert!(!map.insert(1, 1), "{what}: the map is unlocked");
+    }
+    RIVALLED.insert(Rival(1), 1);
+    RIVALS.store(1, Relaxed);
+    panics("a comparison", &|| _ = RIVALLED.insert(Rival(2), 1));
+    assert!(RIVALLED.insert(Rival(2), 1));
+    // A closure may read the map, and update another one.
+    let other = RcuTreeMap::new();
+    map.update(1, |_| map.get(&1).map(|value| *other.get_or_insert_with(*value, || 2)));
+    assert_eq!(map.get(&1).as_deref(), Some(&2));
+}

@@ -42,9 +42,13 @@ const FILL: usize = MOST * 3 / 4;
 /// Levels of a tree at most: each has twice as many pages as the one above, or more.
 const LEVELS: usize = 32;
 
-/// On a line of its own, so that readers of the root do not meet the updates that wait.
+/// The lock of the updates. It is on a line of its own, so that readers of the root do not meet the updates that wait.
 #[repr(align(64))]
-struct Apart<T>(T);
+struct Lock<L: RawMutex> {
+    raw: L,
+    /// The thread that holds the lock, or 0. Closures of an update, and comparisons, may update the map by mistake.
+    holder: <L::Machine as Machine>::Usize,
+}
 
 /// The tree. Its pages have `WIDTH` entries at most: 4 to 32. See the [module documentation](self).
 pub struct Tree<L, K, V, const WIDTH: usize = MOST>
@@ -57,7 +61,7 @@ where
     /// Updates of single elements: counted just before their roots are stored.
     updates: <L::Machine as Machine>::Usize,
     domain: &'static RcuDomain<L::Machine>,
-    lock: Apart<L>,
+    lock: Lock<L>,
     owns: PhantomData<Node<K, V>>,
 }
 
@@ -268,7 +272,7 @@ where
             root: Word::new(null_mut()),
             updates: Word::new(0),
             domain,
-            lock: Apart(L::new_in()),
+            lock: Lock { raw: L::new_in(), holder: Word::new(0) },
             owns: PhantomData,
         }
     }
@@ -298,8 +302,8 @@ where
         self.domain.throttle_if_pressed();
     }
 
-    /// Locks the map for other updates, and looks the key up. Until the slot is dropped, the calling thread must not update
-    /// the map.
+    /// Locks the map for other updates, and looks the key up. An update of the map by the calling thread panics until the slot is
+    /// dropped.
     pub fn lock<Q: Comparable<K> + ?Sized>(&self, key: &Q) -> Slot<'_, L, K, V, WIDTH> {
         self.lock_where(|page| locate(page, key))
     }
@@ -310,7 +314,9 @@ where
     }
 
     fn lock_where(&self, locate: impl Fn(Page<'_, K, V>) -> Place) -> Slot<'_, L, K, V, WIDTH> {
-        let (token, path) = (ManuallyDrop::new(self.lock.0.lock()), [None; LEVELS]);
+        let token = self.lock.raw.try_lock().unwrap_or_else(|| self.wait());
+        self.lock.holder.store(L::Machine::thread_id(), Relaxed);
+        let (token, path) = (ManuallyDrop::new(token), [None; LEVELS]);
         let (found, replaced) = (None, Replaced::new());
         let mut slot = Slot { tree: self, token, path, levels: 0, found, replaced, alone: PhantomData };
         // Relaxed: only a thread that holds the lock stores roots. SAFETY: such a thread is also the one that retires pages.
@@ -326,6 +332,15 @@ where
             next = inner.then(|| page.child(at));
         }
         slot
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) -> L::Token {
+        // No other thread stores this thread's number, so it is there only if this thread holds the lock.
+        let own = self.lock.holder.load(Relaxed) == L::Machine::thread_id();
+        assert!(!own, "a map is updated by a closure of one of its updates, or by a comparison in one");
+        self.lock.raw.lock()
     }
 
     /// Removes an element that was found in a section, unless it has been removed or replaced since.
@@ -482,8 +497,9 @@ where
     V: Send + Sync + 'static,
 {
     fn drop(&mut self) {
+        self.tree.lock.holder.store(0, Relaxed);
         // SAFETY: the token is that of the acquisition in `lock_where`, and is used once.
-        unsafe { self.tree.lock.0.unlock(ManuallyDrop::take(&mut self.token)) };
+        unsafe { self.tree.lock.raw.unlock(ManuallyDrop::take(&mut self.token)) };
         if let Some((header, bytes)) = self.replaced.take() {
             // SAFETY: the pages and the element were reachable from the root that this thread has replaced, and from no
             // later one. Readers have sections of RCU. The function is that of such a chain.

@@ -44,8 +44,8 @@ type NativeSlot<'m, K, V> = Slot<'m, RawShfl<Native>, K, V, { super::pages::MOST
 /// # What other threads see
 ///
 /// - Each operation on one key is atomic, closures included: the closures of `update`, `get_or_insert_with` and `remove_if`
-///   run while the map is locked for updates, once. **They must not update the map**, which would wait for the caller itself,
-///   for ever; nor may comparisons of keys. They may read it.
+///   run while the map is locked for updates, once. **They must not update the map**, nor may comparisons of keys: such an
+///   update panics. They may read the map.
 /// - A [`TreeReading`], a walk, a range, [`len`](Self::len), `==`, `Debug` and `clone` see the map as it was at one moment:
 ///   each element that was there then, once, in ascending order, and no other. [`clear`](Self::clear) is one update.
 /// - [`retain`](Self::retain), [`iter_cloned`](Self::iter_cloned) and `extend` are not atomic: they meet each element that is

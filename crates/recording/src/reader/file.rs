@@ -13,7 +13,6 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// The longest file that is read. Longer ones are no recordings.
 const LONGEST: u64 = 1 << 36;
@@ -43,8 +42,7 @@ pub(super) const RECORDS: [(&str, usize); SECTIONS] = [
 ];
 
 impl Reader {
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path)?;
+    pub(super) fn open(file: &File) -> Result<Self, Error> {
         let metadata = file.metadata()?;
         let size = size_of::<layout::Header>();
         if !metadata.is_file() || metadata.len() < size as u64 || metadata.len() > LONGEST {
@@ -285,6 +283,7 @@ impl Reader {
                     class: classes.number(get!(record, Of, waits_for, u32).checked_sub(1)?)?,
                     stack: index(get!(record, Of, waits_at, u32), stacks)?,
                     since: get!(record, Of, waits_since, u64),
+                    held_by: get!(record, Of, held_by, u32),
                 })
             };
             threads.numbers.insert(number as u32, threads.list.len());

@@ -322,6 +322,9 @@ pub struct Waiting {
     pub stack: usize,
     /// When it began.
     pub since: u64,
+    /// The kernel's number of the thread that held the lock when the process ended, or, if it was killed, when the wait began; 0: not
+    /// known.
+    pub held_by: u32,
 }
 
 /// A file that was mapped as code.

@@ -318,7 +318,7 @@ fn a_killed_process_ends_when_it_was_seen_to_be_gone() {
     // As the command writes it.
     let path = std::env::temp_dir().join(format!("latchwork-recording-{}-noted", std::process::id()));
     std::fs::write(&path, &bytes).unwrap();
-    note_gone(&path, 25_000).unwrap();
+    note_gone(&File::options().write(true).open(&path).unwrap(), 25_000).unwrap();
     assert_eq!(Recording::read(&path).unwrap().ended, 25_000);
     std::fs::remove_file(&path).unwrap();
     recording.ends_at(30_000);

@@ -3,16 +3,16 @@ use super::*;
 /// A file of one thread and one mutex, whose ticks are nanoseconds, with these events: operation, gap and wait. `ended`: when the
 /// process ended; 0: it was killed.
 fn with_events(name: &str, ended: u64, events: &[(u32, u32, u32)]) -> Raw {
-    with_chunk(name, ended, events, 1, 0)
+    with_chunk(name, ended, events, 16, 0)
 }
 
-/// The same, with room for so many chunks. `next`: the chunk behind the first one, plus one.
+/// The same, with room for so many units. `next`: the chunk behind the first one, plus one.
 fn with_chunk(name: &str, ended: u64, events: &[(u32, u32, u32)], capacity: u32, next: u32) -> Raw {
     let path = std::env::temp_dir().join(format!("latchwork-{name}-{}.trace", std::process::id()));
     let file = File::create(&path).expect("the directory is there");
     let word = |at: usize, value: u32| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
     let long = |at: usize, value: u64| file.write_all_at(&value.to_ne_bytes(), at as u64).expect("room");
-    file.set_len(trace::length(1) as u64).expect("room");
+    file.set_len(trace::length(16) as u64).expect("room");
     long(offset_of!(Header, magic), MAGIC);
     for (ticks, nanos, moment) in [
         (offset_of!(Header, started_ticks), offset_of!(Header, started), 1000),
@@ -22,21 +22,22 @@ fn with_chunk(name: &str, ended: u64, events: &[(u32, u32, u32)], capacity: u32,
         long(nanos, moment);
     }
     long(offset_of!(Header, long), 100_000);
-    for count in [offset_of!(Header, threads), offset_of!(Header, objects), offset_of!(Header, chunks)] {
+    for count in [offset_of!(Header, threads), offset_of!(Header, objects), offset_of!(Header, units)] {
         word(count, 1);
     }
-    word(offset_of!(Header, chunk_capacity), capacity);
-    word(CHUNKS_AT + offset_of!(Chunk, next), next);
+    word(offset_of!(Header, unit_capacity), capacity);
+    word(UNITS_AT + offset_of!(Chunk, next), next);
     word(THREADS_AT + offset_of!(Thread, state), 1);
     word(THREADS_AT + offset_of!(Thread, first), 1);
     long(THREADS_AT + offset_of!(Thread, started), 3000);
     word(OBJECTS_AT + offset_of!(Object, state), 1);
     word(OBJECTS_AT + offset_of!(Object, kind), crate::layout::kind::MUTEX);
-    word(CHUNKS_AT + offset_of!(Chunk, thread), 1);
-    word(CHUNKS_AT + offset_of!(Chunk, used), events.len() as u32);
+    word(UNITS_AT + offset_of!(Chunk, thread), 1);
+    word(UNITS_AT + offset_of!(Chunk, units), MOST_UNITS);
+    word(UNITS_AT + offset_of!(Chunk, used), events.len() as u32);
     for (index, (op, gap, wait)) in events.iter().enumerate() {
         let object = if *op == op::COST { NO_OBJECT } else { 0 };
-        let at = CHUNKS_AT + offset_of!(Chunk, events) + 16 * index;
+        let at = UNITS_AT + size_of::<Chunk>() + 16 * index;
         word(at, op << OBJECT_BITS | object);
         word(at + 4, *gap);
         word(at + 8, *wait);

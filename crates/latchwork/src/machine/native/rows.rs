@@ -80,7 +80,9 @@ pub(super) fn after_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use crate::machine::alone::alone;
+    use std::collections::{BTreeSet, HashSet};
+    use std::sync::Mutex;
 
     #[test]
     fn threads_have_rows_of_their_own_and_leave_them_to_others() {
@@ -123,5 +125,52 @@ mod tests {
         assert!(visible());
         slot.store(0, Release);
         assert!(!visible());
+    }
+
+    static SEEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+    /// Takes a row, and has itself called again in so many further rounds of destructors as the value says.
+    extern "C" fn take_in_destructor(value: *mut libc::c_void) {
+        SEEN.lock().unwrap().insert(own().as_ptr().addr());
+        let (key, rounds) = (value.addr() >> 8, value.addr() & 0xff);
+        if rounds > 1 {
+            // SAFETY: the test has made the key.
+            unsafe {
+                libc::pthread_setspecific(key as u32, core::ptr::without_provenance(key << 8 | (rounds - 1)))
+            };
+        }
+    }
+
+    /// How many rows 100 threads take, one after the other, in the destructor of this key in so many rounds.
+    fn rows_of_destructors(key: libc::pthread_key_t, rounds: usize) -> usize {
+        SEEN.lock().unwrap().clear();
+        for _ in 0..100 {
+            let body = move || {
+                let value = core::ptr::without_provenance((key as usize) << 8 | rounds);
+                // SAFETY: the key is there.
+                assert_eq!(unsafe { libc::pthread_setspecific(key, value) }, 0);
+            };
+            std::thread::spawn(body).join().unwrap();
+        }
+        SEEN.lock().unwrap().len()
+    }
+
+    /// The C library runs four rounds of destructors. A row that is taken in the last one, behind this crate's own key (31), is not given
+    /// back: `docs/cli.md` says so.
+    #[test]
+    fn rows_that_destructors_take() {
+        alone("machine::native::rows::tests::rows_that_destructors_take", || {
+            own();
+            let mut keys = [0; 40];
+            for key in &mut keys {
+                // SAFETY: there is room for the key.
+                assert_eq!(unsafe { libc::pthread_key_create(key, Some(take_in_destructor)) }, 0);
+            }
+            let (before, behind) = (keys[0], keys[39]);
+            assert!(before < 31 && behind > 31);
+            assert!(rows_of_destructors(before, 4) <= 2);
+            assert!(rows_of_destructors(behind, 3) <= 2);
+            assert_eq!(rows_of_destructors(behind, 4), 100);
+        });
     }
 }

@@ -9,7 +9,7 @@ use super::file::record;
 use super::tallies::{self, Key};
 use super::threads::{self, HOLD_PERIODS, Inside, Local, MOST_MEASURED, Place};
 use super::waits::{self, Wait};
-use super::{clock, fast, filter, live, objects, pending, succession};
+use super::{at_once, clock, fast, filter, live, objects, pending, succession};
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 use libc::{EBUSY, ETIMEDOUT, c_int};
@@ -367,7 +367,9 @@ impl Waiting {
     /// Calls the function below. `None`: the recording has ended meanwhile. Otherwise, when that function returned.
     #[inline(always)]
     fn wait(&self, local: &Inside, call: Call, block: &mut dyn FnMut() -> c_int) -> (c_int, Option<u64>) {
-        waits::begin(local, call.address, self.class, self.site, self.start);
+        // SAFETY: the caller's object is live.
+        let holder = unsafe { at_once::holder(call.kind(), call.address) };
+        waits::begin(local, (call.address, holder), self.class, self.site, self.start);
         let session = local.leave();
         let result = block();
         let end = clock::now();

@@ -18,6 +18,7 @@ use crate::state::table::REAL;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use latchwork_recording::layout::kind;
 use libc::{EBUSY, c_int};
 
 /// The first fields of glibc's mutex.
@@ -209,6 +210,32 @@ pub(super) unsafe fn try_write(l: *mut RwLock, tid: u32) -> Option<c_int> {
     }
     fields.writer.store(tid, Relaxed);
     Some(0)
+}
+
+/// The number of the thread that holds the lock, of a mutex or for writing; 0: none does, or that is not known.
+///
+/// # Safety
+///
+/// The bytes of the object can be read.
+pub(super) unsafe fn holder(kind: u32, address: usize) -> u32 {
+    const KINDS: u32 = 3;
+    // SAFETY: the caller says that the bytes can be read, and all threads access these as atomics. The fields are glibc's, if `prepare`
+    // has set `KIND` and `READERS`.
+    unsafe {
+        match kind {
+            kind::MUTEX => {
+                let mutex = core::ptr::with_exposed_provenance_mut::<Mutex>(address);
+                let is_served = (*mutex).kind.load(Relaxed) & !KINDS == settled(&KIND);
+                if is_served { Fields::of(mutex).owner.load(Relaxed) } else { 0 }
+            }
+            kind::RWLOCK if settled(&READERS) != 0 => {
+                let fields = &*core::ptr::with_exposed_provenance::<RwFields>(address);
+                let held = WRITE_PHASE | WRITE_LOCKED;
+                if fields.readers.load(Relaxed) & held == held { fields.writer.load(Relaxed) } else { 0 }
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// The calling thread's number, as glibc knows it; 0 if no function here needs it. In a child that a program makes by the system call

@@ -8,6 +8,7 @@ use super::file::MOST_THREADS;
 use super::session;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use latchwork_recording::layout::Thread;
 
 /// The part of a thread's memory that other threads may read. It stays mapped.
 #[repr(C)]
@@ -17,6 +18,8 @@ pub(super) struct Shared {
     pub(super) session: AtomicU64,
     /// The address of the object for which the thread waits; 0: it does not wait for a lock.
     pub(super) waits_for: AtomicUsize,
+    /// The record of the thread in the file of the session.
+    pub(super) thread: AtomicPtr<Thread>,
     /// Whether the thread is in a call of the layer, and not in a wait. See [`live`](super::live).
     pub(super) inside: AtomicBool,
 }
@@ -129,6 +132,19 @@ pub(super) fn readers(address: usize) -> usize {
 /// How many threads wait for the lock at this address.
 pub(super) fn waiting(address: usize) -> usize {
     count(|shared| shared.waits_for.load(Relaxed) == address)
+}
+
+/// Calls `each` with the address of the lock for which a thread waits, and the thread's record, for each thread that waits.
+pub(super) fn each_waiting(mut each: impl FnMut(usize, &Thread)) {
+    let session = session::number();
+    for shared in all().iter().filter_map(Home::shared) {
+        let address = shared.waits_for.load(Relaxed);
+        // (F) pairs with the store in `make`: the record is that of the session.
+        if shared.session.load(Acquire) == session && address != 0 {
+            // SAFETY: `make` has stored a record of this session's file, which stays mapped while the session lasts.
+            each(address, unsafe { &*shared.thread.load(Relaxed) });
+        }
+    }
 }
 
 /// How many threads there are of which something is true. A thread that has made no call in this session does not count: its

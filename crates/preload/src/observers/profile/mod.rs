@@ -207,6 +207,7 @@ extern "C" fn ended() {
     if let Some(_switching) = live::Switching::begin()
         && session::number() != 0
     {
+        waits::look_at_holders();
         file::header().ended.store(clock::now(), Relaxed);
     }
 }

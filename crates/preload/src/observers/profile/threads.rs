@@ -332,6 +332,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         (&raw mut (*local).free_calls).write(0);
         (&raw mut (*local).pay_weight).write(0);
         (*local).shared.waits_for.store(0, Relaxed);
+        (*local).shared.thread.store(core::ptr::from_ref(thread).cast_mut(), Relaxed);
         (&raw mut (*local).rates).write_bytes(0, 1);
         (&raw mut (*local).measured).write(0);
         (&raw mut (*local).moved_out).write(0);

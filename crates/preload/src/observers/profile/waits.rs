@@ -7,6 +7,10 @@ use super::file::{append, header, record};
 use super::live;
 use super::pending::{self, Settled};
 use super::threads::{Local, NOTED};
+use super::{at_once, homes};
+use crate::state::abi::RwLock;
+use crate::state::program::PAGE;
+use crate::state::unwind::is_readable;
 use core::sync::atomic::Ordering::*;
 use latchwork_recording::layout::*;
 
@@ -26,10 +30,11 @@ pub(super) struct Wait {
     pub(super) weight: u32,
 }
 
-/// The calling thread begins to wait for the lock at this address; 0: for something else.
-pub(super) fn begin(local: &Local, address: usize, class: u32, waiter: u32, now: u64) {
+/// The calling thread begins to wait for the lock at this address, which that thread holds; 0: for something else.
+pub(super) fn begin(local: &Local, (address, holder): (usize, u32), class: u32, waiter: u32, now: u64) {
     let thread = local.thread;
     local.shared.waits_for.store(address, Relaxed);
+    thread.held_by.store(holder, Relaxed);
     thread.waits_at.store(waiter, Relaxed);
     thread.waits_since.store(now, Relaxed);
     thread.waits_for.store(class + 1, Release);
@@ -41,6 +46,21 @@ pub(super) fn end(local: &Local, now: u64) {
     local.shared.waits_for.store(0, Relaxed);
     thread.waits_for.store(0, Relaxed);
     thread.seen.store(now, Relaxed);
+}
+
+/// The process ends: brings up to date which threads hold the locks for which others wait. A lock may have had other holders since
+/// the wait began.
+pub(super) fn look_at_holders() {
+    homes::each_waiting(|address, thread| {
+        let Some(class) = thread.waits_for.load(Acquire).checked_sub(1) else { return };
+        // A thread that was cancelled in a wait has left this behind, and the lock may be gone.
+        let pages = [address, address + size_of::<RwLock>() - 1].map(|byte| byte & !(PAGE - 1));
+        if pages.into_iter().all(is_readable) {
+            let kind = record::<Class>(class).kind.load(Relaxed);
+            // SAFETY: the bytes of a lock can be read there.
+            thread.held_by.store(unsafe { at_once::holder(kind, address) }, Relaxed);
+        }
+    });
 }
 
 /// Before a wait that is only counted: notes what is known of it. So the thread has less to note when it holds the lock, and delays the

@@ -14,7 +14,7 @@ use crate::state::program::PAGE;
 use crate::state::wiped::TRACES;
 use core::fmt::Write;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use latchwork_recording::trace::*;
 use libc::c_int;
 
@@ -22,7 +22,7 @@ use libc::c_int;
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// Where the mapping is, or was in the parent.
 static PLACE: Place = Place::new();
-/// How many chunks the file may have.
+/// How many units the file may have.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 /// The directory, which ends in zeroes. It is a copy, because servers write their process title over the environment.
 static DIRECTORY: [AtomicU8; libc::PATH_MAX as usize] = [const { AtomicU8::new(0) }; _];
@@ -32,7 +32,7 @@ pub(super) fn prepare(directory: &[u8], bytes: usize) {
     for (to, from) in DIRECTORY[..DIRECTORY.len() - 1].iter().zip(directory.iter().chain(&[0])) {
         to.store(*from, Relaxed);
     }
-    CAPACITY.store((bytes / size_of::<Chunk>()).clamp(1, 16 << 20), Relaxed);
+    CAPACITY.store((bytes / UNIT).clamp(MOST_UNITS as usize, 256 << 20), Relaxed);
 }
 
 /// The directory that is remembered.
@@ -83,8 +83,23 @@ pub(super) fn module(index: u32) -> &'static Module {
 
 /// The chunk with this index, which [`new_chunk`] has returned.
 pub(super) fn chunk(index: u32) -> &'static Chunk {
-    // SAFETY: as in `at`: the index is below the capacity.
-    unsafe { &*at(CHUNKS_AT, index) }
+    // SAFETY: as in `at`: the index is below the capacity, and a unit begins with this record.
+    unsafe { &*unit(index).cast() }
+}
+
+/// The events of the chunk with this index, which [`new_chunk`] has returned for so many units.
+pub(super) fn events(index: u32, units: u32) -> &'static [[AtomicU64; 2]] {
+    // SAFETY: the events follow the record, and the chunk's units lie in the mapping. Zero bytes are a value of them.
+    unsafe { core::slice::from_raw_parts(unit(index).add(size_of::<Chunk>()).cast(), events_of(units)) }
+}
+
+fn unit(index: u32) -> *const u8 {
+    BASE.load(Relaxed).wrapping_add(UNITS_AT + index as usize * UNIT)
+}
+
+/// Whether no thread has a chunk yet.
+pub(super) fn has_no_chunk() -> bool {
+    header().units.load(Relaxed) == 0
 }
 
 /// The record with this index of the array at `start`. It lies in the mapping if the index is below the array's capacity. All
@@ -94,33 +109,48 @@ fn at<T>(start: usize, index: u32) -> *const T {
 }
 
 pub(super) fn new_thread() -> Option<u32> {
-    append::<Thread>(&header().threads, THREADS_AT, THREADS)
+    append(&header().threads, 1, THREADS, |index| record::<Thread>(THREADS_AT, index))
 }
 
 pub(super) fn new_object() -> Option<u32> {
-    append::<Object>(&header().objects, OBJECTS_AT, OBJECTS)
+    append(&header().objects, 1, OBJECTS, |index| record::<Object>(OBJECTS_AT, index))
 }
 
 pub(super) fn new_module() -> Option<u32> {
-    append::<Module>(&header().modules, MODULES_AT, MODULES)
+    append(&header().modules, 1, MODULES, |index| record::<Module>(MODULES_AT, index))
 }
 
-pub(super) fn new_chunk() -> Option<u32> {
-    append::<Chunk>(&header().chunks, CHUNKS_AT, CAPACITY.load(Relaxed))
+/// A chunk of so many units: the index of the first one.
+pub(super) fn new_chunk(units: u32) -> Option<u32> {
+    let bytes = units as usize * UNIT;
+    let place = |index| (UNITS_AT + index as usize * UNIT, bytes);
+    let index = append(&header().units, units, CAPACITY.load(Relaxed), place)?;
+    chunk(index).units.store(units, Relaxed);
+    Some(index)
 }
 
-/// Takes a new record of zero bytes. `None`: there is no room.
-fn append<T>(count: &AtomicU32, start: usize, capacity: usize) -> Option<u32> {
+/// Where the record with this index of the array at `start` lies, and its bytes.
+fn record<T>(start: usize, index: u32) -> (usize, usize) {
+    (start + index as usize * size_of::<T>(), size_of::<T>())
+}
+
+/// Takes new places of zero bytes, and returns the index of the first. `None`: there is no room. `place` says where they lie.
+fn append(
+    count: &AtomicU32,
+    places: u32,
+    capacity: usize,
+    place: impl FnOnce(u32) -> (usize, usize),
+) -> Option<u32> {
     // The count must not wrap.
     if count.load(Relaxed) as usize >= capacity {
         return None;
     }
-    let index = count.fetch_add(1, Relaxed);
-    if index as usize >= capacity {
+    let index = count.fetch_add(places, Relaxed);
+    if index as usize + places as usize > capacity {
         return None;
     }
-    let first = start + index as usize * size_of::<T>();
-    let (begin, end) = (first & !(PAGE - 1), (first + size_of::<T>()).next_multiple_of(PAGE));
+    let (first, bytes) = place(index);
+    let (begin, end) = (first & !(PAGE - 1), (first + bytes).next_multiple_of(PAGE));
     let base = BASE.load(Relaxed);
     // The range lies in the mapping.
     quietly(|| kernel::populate(base.wrapping_add(begin).cast(), end - begin)).then_some(index)
@@ -137,6 +167,7 @@ pub(super) struct About<'a> {
 /// Makes a file for this process, `PID.N.trace`, and maps it. An error says what failed.
 pub(super) fn open(about: &About) -> Result<(), &'static str> {
     quietly(|| {
+        stream::prepare()?;
         let file = create()?;
         let limited = "the limit on the size of files (ulimit -f) is too low; use a smaller --size";
         let narrow = "the limit on memory (ulimit -v) leaves no room for a trace of this --size";
@@ -188,7 +219,7 @@ fn describe(base: *mut u8, about: &About) {
         let started = both(stream::ticks);
         ((*header).started_ticks, (*header).started) = (started.ticks, started.nanos);
         (*header).long = about.long;
-        (*header).chunk_capacity = CAPACITY.load(Relaxed) as u32;
+        (*header).unit_capacity = CAPACITY.load(Relaxed) as u32;
         let copy = |to: &mut [u8], from: &[u8]| {
             let length = from.len().min(to.len() - 1);
             to[..length].copy_from_slice(&from[..length]);

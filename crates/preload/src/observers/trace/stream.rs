@@ -2,16 +2,19 @@
 
 use super::super::clocks::{self, Moment, passed_since};
 use super::{file, objects};
+use crate::state::kernel;
 use crate::state::memory::quietly;
-use core::cell::UnsafeCell;
+use crate::state::table::Start;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, compiler_fence};
 use latchwork::machine::native::tls::thread_local_word;
 use latchwork::machine::{Clock, Machine, Native};
 use latchwork_recording::trace::*;
 
 /// Events of the present chunk that are left when a thread makes the next one.
-const SOON: usize = 32;
+const SOON: usize = 16;
 
 /// Pairs of acquisition and release with which the recorder measures what it costs itself.
 pub(super) const CALIBRATION: usize = 300;
@@ -22,7 +25,9 @@ pub(super) struct Stream {
     thread: u32,
     /// The present chunk.
     chunk: &'static Chunk,
-    /// Events in the present chunk; [`CHUNK_EVENTS`]: the next event needs a new chunk.
+    /// Its events.
+    events: &'static [[AtomicU64; 2]],
+    /// How many of them are in use. If all are, the next event needs a new chunk.
     used: usize,
     /// The next chunk's index plus one; 0: it has not been made.
     next: u32,
@@ -36,11 +41,48 @@ pub(super) struct Stream {
     busy: bool,
 }
 
-/// Memory for the streams, by the thread's index. It is in no page before its thread uses it.
-struct Streams([UnsafeCell<core::mem::MaybeUninit<Stream>>; THREADS]);
-// SAFETY: each element is used by one thread: the one that has taken the index from `new_thread`.
-unsafe impl Sync for Streams {}
-static STREAMS: Streams = Streams([const { UnsafeCell::new(core::mem::MaybeUninit::zeroed()) }; THREADS]);
+/// What the library has for a thread of the file beside its record there.
+#[repr(C)]
+struct Own {
+    stream: MaybeUninit<Stream>,
+    task: Task,
+}
+
+/// What a new thread is to do. Zero bytes are nothing.
+#[repr(C)]
+pub(super) struct Task {
+    pub(super) start: Option<Start>,
+    pub(super) argument: *mut c_void,
+}
+
+/// An [`Own`] for each thread of the file, by its index. Each is used by one thread at a time: the one that has taken the index from
+/// `new_thread`, and then the one that it creates. A page of it is there when its first thread uses it.
+static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
+
+/// Before a file is made: takes the memory for its threads. An error says what failed.
+pub(super) fn prepare() -> Result<(), &'static str> {
+    if OWN.load(Relaxed).is_null() {
+        // SAFETY: a new mapping, which replaces nothing.
+        let memory =
+            unsafe { kernel::map(null_mut(), THREADS * size_of::<Own>(), libc::MAP_NORESERVE, None) };
+        if memory == libc::MAP_FAILED {
+            return Err("the limit on memory (ulimit -v) leaves no room for a trace");
+        }
+        OWN.store(memory.cast(), Relaxed);
+    }
+    Ok(())
+}
+
+/// The [`Own`] of the thread with this index, which is below [`THREADS`]. Only while a file is open.
+fn own(index: u32) -> *mut Own {
+    OWN.load(Relaxed).wrapping_add(index as usize)
+}
+
+/// The task of the thread with this index, as [`own`].
+pub(super) fn task(index: u32) -> *mut Task {
+    // SAFETY: `prepare` has mapped the element.
+    unsafe { &raw mut (*own(index)).task }
+}
 
 thread_local_word! {
     /// Null until the thread has one; [`DENIED`] if it gets none.
@@ -162,7 +204,10 @@ fn make(mut stream: *mut Stream) -> Option<&'static mut Stream> {
 
 /// Makes the calling thread's stream. `index`: its record, which no other thread has.
 fn open(index: u32) -> Option<*mut Stream> {
-    let chunk = file::new_chunk()?;
+    // The first one measures what the recorder costs: its events must lie in one chunk.
+    let units = if file::has_no_chunk() { MOST_UNITS } else { 1 };
+    let chunk = file::new_chunk(units)?;
+    let events = file::events(chunk, units);
     let thread = file::thread(index);
     // SAFETY: the calls take nothing and always succeed.
     unsafe {
@@ -172,21 +217,22 @@ fn open(index: u32) -> Option<*mut Stream> {
     thread.first.store(chunk + 1, Relaxed);
     let chunk = file::chunk(chunk);
     chunk.thread.store(index + 1, Relaxed);
-    let stream = STREAMS.0[index as usize].get().cast::<Stream>();
-    // SAFETY: the index is this thread's, so that no other thread has the element.
+    // SAFETY: `prepare` has mapped the element. The index is this thread's, so that no other thread has it.
     unsafe {
+        let stream = (&raw mut (*own(index)).stream).cast::<Stream>();
         stream.write(Stream {
             thread: index,
             chunk,
+            events,
             used: 0,
             next: 0,
             last: 0,
             sleeps: (0, 0),
             child: 0,
             busy: false,
-        })
-    };
-    Some(stream)
+        });
+        Some(stream)
+    }
 }
 
 /// The calling thread begins, and is about to run the function at this address. `index`: the record that its creator has taken for it.
@@ -315,11 +361,11 @@ impl Stream {
 
     #[inline(always)]
     fn push(&mut self, op: u32, object: u32, gap: u64, wait: u32, more: u32) {
-        if self.used == CHUNK_EVENTS && !self.next_chunk() {
+        if self.used == self.events.len() && !self.next_chunk() {
             return;
         }
         let what = op << OBJECT_BITS | object;
-        let [first, second] = &self.chunk.events[self.used];
+        let [first, second] = &self.events[self.used];
         first.store(u64::from(what) | u64::from(pack(gap)) << 32, Relaxed);
         second.store(u64::from(wait) | u64::from(more) << 32, Relaxed);
         self.used += 1;
@@ -330,9 +376,14 @@ impl Stream {
     /// Makes the next chunk, if it will be needed soon. The thread has just released a lock.
     #[inline(always)]
     pub(super) fn make_room(&mut self) {
-        if self.used >= CHUNK_EVENTS - SOON && self.next == 0 {
+        if self.used + SOON >= self.events.len() && self.next == 0 {
             self.make_chunk();
         }
+    }
+
+    /// A chunk of twice as many units as the present one.
+    fn new_chunk(&self) -> Option<u32> {
+        file::new_chunk((2 * self.chunk.units.load(Relaxed)).min(MOST_UNITS))
     }
 
     #[cold]
@@ -343,9 +394,9 @@ impl Stream {
         }
         compiler_fence(SeqCst);
         let start = ticks();
-        if let Some(index) = file::new_chunk() {
+        if let Some(index) = self.new_chunk() {
             self.next = index + 1;
-            if self.used < CHUNK_EVENTS {
+            if self.used < self.events.len() {
                 self.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
             }
         }
@@ -359,7 +410,7 @@ impl Stream {
         let start = ticks();
         let made = core::mem::take(&mut self.next).checked_sub(1);
         let late = made.is_none();
-        let Some(index) = made.or_else(file::new_chunk) else {
+        let Some(index) = made.or_else(|| self.new_chunk()) else {
             self.drop_one();
             return false;
         };
@@ -367,6 +418,7 @@ impl Stream {
         chunk.thread.store(self.thread + 1, Relaxed);
         self.chunk.next.store(index + 1, Release);
         self.chunk = chunk;
+        self.events = file::events(index, chunk.units.load(Relaxed));
         self.used = 0;
         if late {
             self.push(op::COST, NO_OBJECT, 0, pack(ticks() - start), 0);
@@ -399,7 +451,7 @@ impl Stream {
         let mean = |wanted: u32, of: fn(u64, u64) -> u32| {
             let mut ticks = [0; CALIBRATION];
             let mut count = 0;
-            for [first, second] in &self.chunk.events[..self.used] {
+            for [first, second] in &self.events[..self.used] {
                 let (first, second) = (first.load(Relaxed), second.load(Relaxed));
                 let op = (first as u32) >> OBJECT_BITS;
                 if !matches!(op, op::CLOCK | op::COST) {

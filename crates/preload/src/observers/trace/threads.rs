@@ -4,21 +4,11 @@
 //! that make no lock call. The creating thread takes the record, and passes [`begin`] to the C library in place of the program's
 //! function.
 
-use super::stream::{self, Stream, ticks};
+use super::stream::{self, Stream, Task, ticks};
 use crate::state::table::Start;
-use core::cell::UnsafeCell;
 use core::ptr::{null_mut, without_provenance_mut};
-use latchwork_recording::trace::{self, THREADS, op};
+use latchwork_recording::trace::{self, op};
 use libc::{ETIMEDOUT, c_int, c_void};
-
-/// What a new thread is to do.
-struct Task(UnsafeCell<Option<(Start, *mut c_void)>>);
-
-/// By the new thread's index.
-struct Tasks([Task; THREADS]);
-// SAFETY: the creating thread, which has taken the index, writes an element before it creates the thread, which takes it from there.
-unsafe impl Sync for Tasks {}
-static TASKS: Tasks = Tasks([const { Task(UnsafeCell::new(None)) }; THREADS]);
 
 /// Creates a thread: `below` gets a function and its argument.
 pub(super) fn create(
@@ -32,7 +22,7 @@ pub(super) fn create(
     };
     let since = ticks();
     // SAFETY: the index is this thread's until the call below.
-    unsafe { *TASKS.0[index as usize].0.get() = Some((start, argument)) };
+    unsafe { stream::task(index).write(Task { start: Some(start), argument }) };
     let result = below(begin, without_provenance_mut(index as usize));
     if let Some(stream) = stream::current() {
         if result == 0 {
@@ -47,11 +37,11 @@ pub(super) fn create(
 
 /// What a new thread runs: the program's function.
 unsafe extern "C" fn begin(index: *mut c_void) -> *mut c_void {
-    let index = index.addr();
+    let index = index.addr() as u32;
     // SAFETY: the creating thread has put it there for this thread alone.
-    let task = unsafe { (*TASKS.0[index].0.get()).take() };
-    let Some((start, argument)) = task else { return null_mut() };
-    stream::enter(index as u32, start as usize);
+    let Task { start, argument } = unsafe { stream::task(index).read() };
+    let Some(start) = start else { return null_mut() };
+    stream::enter(index, start as usize);
     // SAFETY: the program's function and its argument.
     unsafe { start(argument) }
 }

@@ -21,7 +21,7 @@ use gimli::{
     EvaluationStorage, NativeEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage,
     UnwindSection, UnwindTableRow, Value,
 };
-use readable::is_readable;
+pub(crate) use readable::is_readable;
 use rules::Rule;
 pub(crate) use rules::mix;
 

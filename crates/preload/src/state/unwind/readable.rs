@@ -11,7 +11,7 @@ const BLOCKS_SIGNALS: u8 = 1;
 const READS_MEMORY: u8 = 2;
 
 /// Whether the kernel can read a page.
-pub(super) fn is_readable(page: usize) -> bool {
+pub(crate) fn is_readable(page: usize) -> bool {
     quietly(|| {
         if CALL.load(Relaxed) == 0 {
             // The first page is never mapped. An emulator may look at the arguments in another order than the kernel, and valgrind
