@@ -4,7 +4,7 @@ use super::super::queue::{READING, UPGRADABLE_READING, WRITING, key};
 use super::super::words::LEFT;
 use super::*;
 use crate::locks::mutex::turn::ASLEEP;
-use crate::locks::rwlock::{RawFair, Timeout};
+use crate::locks::rwlock::{RawFair, RawRecursive, Timeout};
 use core::sync::atomic::AtomicBool;
 
 /// The head that leaves wakes the next one if that may enter beside it. Otherwise the next one sleeps on, until the words are open.
@@ -232,25 +232,34 @@ fn a_claim_does_not_outlive_the_queue() {
     assert_eq!(lock.word.load(Relaxed), FREE);
 }
 
-/// Each waiter watches when its sleep ends by itself: the head, one behind it, and one beside a queue whose head is suspended. It may
-/// be the only one that can end the hold of a suspended writer (BRAVO).
+/// Each waiter watches when its sleep ends by itself: the head, one behind it, one beside a queue whose head is suspended, and a reader
+/// that reads again. It may be the only one that can end the hold of a suspended writer (BRAVO).
 #[test]
 fn every_waiter_watches() {
-    let watches = |lock: &Lock| {
+    let watches = |lock: &Lock, recursive| {
         let (watched, done) = (AtomicBool::new(false), Deadline::after::<Native>(60_000_000_000));
-        lock.read_watching(Some(done), &|| {
+        let watch = || {
             watched.store(true, Relaxed);
             lock.word.store(FREE, Relaxed);
-        });
+        };
+        if recursive {
+            lock.read_recursive_within(Timeout::At(done), &watch);
+        } else {
+            lock.read_watching(Some(done), &watch);
+        }
         watched.load(Relaxed)
     };
     let lock = Lock::new();
     lock.write();
-    assert!(watches(&lock), "the head");
+    assert!(watches(&lock, false), "the head");
     for word in [WRITER, WRITER | LAPSED] {
         let beside = Beside::a_head(word, 0);
-        assert!(watches(&beside.lock), "beside a head, the word was {word:#b}");
+        assert!(watches(&beside.lock, false), "beside a head, the word was {word:#b}");
     }
+    let lock = Lock::new();
+    lock.word.store(WRITER, Relaxed);
+    lock.readers.store(READER, Relaxed);
+    assert!(watches(&lock, true), "a reader that reads again");
 }
 
 /// The waiters behind a head that does not run pass it, although it has claimed the lock, and no newcomer comes.
