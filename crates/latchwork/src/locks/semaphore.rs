@@ -386,6 +386,17 @@ mod tests {
         (0..MOST / FAILURE).for_each(|_| assert!(!semaphore.spin(), "there is no unit"));
         semaphore.release().unwrap();
         assert!(semaphore.spin(), "some failures have ended all spins");
+        assert!(!semaphore.spin(), "there is no unit");
+        semaphore.release().unwrap();
+        waits_without_a_spin(); // So many failures have, however many spins succeeded before.
+    }
+
+    /// A waiter that is cancelled leaves a note for others that may sleep: it may have got the wake for them.
+    #[test]
+    fn a_cancelled_waiter_leaves_a_note() {
+        let semaphore = Semaphore::new(0);
+        semaphore.forsake();
+        assert_eq!(semaphore.word().load(Relaxed), SLEEPERS);
     }
 
     /// A waiter that is woken for no unit would only go to sleep again.

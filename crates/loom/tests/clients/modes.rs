@@ -43,6 +43,23 @@ fn downgrades_in_company<R: RawDowngrade>(shared: &Shared<R>) {
     shared.finish_read(token);
 }
 
+/// Becomes a plain reader, and stays inside until an upgradable reader has been.
+fn downgrades_upgradable_in_company<R: RawUpgrade>(shared: &Shared<R>) {
+    let held = shared.lock.upgradable();
+    // SAFETY: the token is from the acquisition above.
+    let token = unsafe { shared.lock.downgrade_upgradable(held) };
+    shared.await_readers(1);
+    shared.finish_read(token);
+}
+
+fn reads_upgradable_and_counts<R: RawUpgrade>(shared: &Shared<R>) {
+    let held = shared.lock.upgradable();
+    look(shared);
+    shared.count_reader();
+    // SAFETY: the token is from the acquisition above.
+    unsafe { shared.lock.unlock_upgradable(held) };
+}
+
 fn upgrades<R: RawUpgrade>(shared: &Shared<R>) {
     upgrades_within(shared, Timeout::Never);
 }
@@ -202,6 +219,11 @@ fn upgrade() {
         fresh_and_warm("upgrade, upgrade", &[upgrades::<R>, upgrades], free_after::<R, 2>);
         fresh_and_warm("round, upgrade", &[goes_round::<R>, upgrades], free_after::<R, 2>);
         fresh_and_warm("round, write", &[goes_round::<R>, writes], free_after::<R, 2>);
+        fresh_and_warm(
+            "downgrade of an upgradable read in company",
+            &[downgrades_upgradable_in_company::<R>, reads_upgradable_and_counts],
+            free_after::<R, 0>,
+        );
     }
     check::<Sleeping>();
     check::<RawPfT<Loom>>();

@@ -529,3 +529,28 @@ fn an_invited_reader_leaves_its_node() {
         Model::new(2).check((Shared::<L>::new, held), &[sleeps, reads, releases], free_after::<L, 1>)
     });
 }
+
+/// A writer sleeps until the reader inside leaves. That reader comes again and sees that a head is parked, and an attempt to write may
+/// pass the head: of the two, one sees the other. At most 1 preemption, between the reader's two releases.
+#[test]
+fn an_attempt_to_write_meets_a_reader_past_a_parked_head() {
+    type L = RawShflRw<Loom>;
+    fn sleeps(shared: &Shared<L>) {
+        loom::stop_exploring();
+        writes(shared);
+    }
+    fn comes_again(shared: &Shared<L>) {
+        loom::explore();
+        shared.finish_read(());
+        reads(shared);
+        loom::stop_exploring();
+    }
+    let held = |shared: &Shared<L>| shared.lock.read();
+    crate::report("shfl-rw", || {
+        Model::new(1 + usize::from(deep())).check(
+            (Shared::<L>::new, held),
+            &[sleeps, comes_again, tries_write],
+            works_after,
+        )
+    });
+}

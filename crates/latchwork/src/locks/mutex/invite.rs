@@ -26,9 +26,9 @@ pub(crate) fn invite<M: Machine>(
         if !may_enter(waiter) {
             return;
         }
-        // (S) what was before the caller's acquisition is before the section of the waiter.
+        // Relaxed: the waiter takes the lock by itself, and so comes after all earlier writers, as a newcomer does.
         if waiter.status().load(Relaxed) == NODE_PARKED
-            && waiter.status().compare_exchange(NODE_PARKED, INVITED, Release, Relaxed).is_ok()
+            && waiter.status().compare_exchange(NODE_PARKED, INVITED, Relaxed, Relaxed).is_ok()
         {
             M::wake(waiter.status(), 1);
             most -= 1;

@@ -208,3 +208,6 @@ fn take_out<M: Machine, P: Policy>(tail: &M::Ptr<QNode<M>>, before: Waiter<M>, c
     }
     taken
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,6 @@
 //! | (R) READY | the queue as the old head left it, to the new head |
 //! | (D) ABANDONED | the owner is done with the node, to the head that releases it |
 //! | (L) `left` | the owner is done with the node, to the waiter behind it, which has it now and is the head |
-//! | (S) INVITED | what was before the head's acquisition, to the reader's section |
 //!
 //! # Suspended waiters
 //!
@@ -126,7 +125,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
     let mut woke_by_itself = false;
     loop {
         let looks = if replace(&mut woke_by_itself, false) { 1 } else { spins };
-        // (R) pairs with `next_head`, (S) with `invite`.
+        // (R) pairs with `next_head`.
         match M::spin_for(node.status(), Acquire, looks, |status| matches!(status, READY | INVITED)) {
             Some(READY) => return Ok(Head { node, at_once: false, locked: false }),
             Some(_) if enter(true) => return abandon(),
@@ -138,7 +137,7 @@ pub(crate) fn wait_for_head<M: Machine, P: Policy>(
         }
         let status = node.status().load(Relaxed);
         let late = deadline.is_some_and(|d| d.passed::<M>());
-        // Release: (D) pairs with `next_head`. If the status has changed, the next look sees (R) or (S).
+        // Release: (D) pairs with `next_head`. If the status has changed, the next look sees (R), or the invitation.
         if matches!(status, READY | INVITED) || !change(status, if late { ABANDONED } else { NODE_PARKED }) {
             continue;
         }

@@ -298,3 +298,44 @@ impl Name for PairOfNodes {
 }
 /// Three levels.
 pub type Clof<M> = Stacked<Stacked<RawTicket<M>, RawMcs<M>, PairOfNodes>, RawClh<M>, ClofName>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::tests::in_a_minute;
+    use crate::machine::Native;
+
+    /// All threads are of one cohort.
+    struct One;
+
+    impl Name for One {
+        fn cohort<M: Machine>() -> usize {
+            0
+        }
+    }
+
+    /// A cohort passes the global lock on to its waiters, but only so often in a row.
+    #[test]
+    fn a_cohort_passes_on_so_often() {
+        for (before, after) in [(0, 1), (One::PASSES - 1, One::PASSES), (One::PASSES, 0)] {
+            let lock = Stacked::<RawTicket<Native>, RawMcs<Native>, One>::new();
+            let (way, cohort) = (lock.lock(), &lock.cohorts[0]);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let way = lock.lock();
+                    let passes = cohort.passes.load(Relaxed);
+                    // SAFETY: the token is from the acquisition above.
+                    unsafe { lock.unlock(way) };
+                    passes
+                });
+                // SAFETY: the holder owns its cohort, and the token is that of its acquisition.
+                let waits = in_a_minute(|| unsafe { cohort.local.has_waiters(kept(&cohort.token)) });
+                cohort.passes.store(before, Relaxed);
+                // SAFETY: the token is from the acquisition above.
+                unsafe { lock.unlock(way) };
+                assert_eq!((waits, waiter.join().unwrap()), (true, after));
+            });
+            assert_eq!(cohort.passes.load(Relaxed), 0);
+        }
+    }
+}

@@ -184,7 +184,24 @@ mod tests {
             assert_eq!(pays(&turn), in_vain <= 7, "after {} turns in vain", in_vain - 1);
             assert_eq!(count_after(&turn, &[false]), in_vain.min(7));
         }
+        let trial = Turn::<Native>(AtomicU32::new(turn.get().0 & !TIME | NumaPolicy::TRIAL));
+        assert!(trial.spins_pay::<NumaPolicy>(), "no turn is a trial");
         assert_eq!(count_after(&turn, &[true]), 0);
         assert!(pays(&turn));
+    }
+
+    #[test]
+    fn only_a_newcomer_that_spins_learns() {
+        let turn = Turn::<Native>(AtomicU32::new(1));
+        let fails = |spins, wanted| {
+            let spin = |nanos, at_once| {
+                assert_eq!((nanos, at_once), wanted);
+                false
+            };
+            assert!(!turn.try_as_newcomer::<NumaPolicy>(spins, spin));
+            count_after(&turn, &[])
+        };
+        assert_eq!(fails(false, (0, true)), 0);
+        assert_eq!(fails(true, (NumaPolicy::SPIN, false)), 1);
     }
 }

@@ -105,6 +105,22 @@ fn a_promise_ends() {
     unsafe { Native::release_node(node) };
 }
 
+/// A demand of a head that has left keeps no attempt out, and none is made for a head that is suspended.
+#[test]
+fn a_demand_is_for_a_head_that_runs() {
+    let lock = RawShfl::<Native>::new();
+    lock.word.store(DEMAND, Relaxed);
+    lock.turn.begin();
+    assert!(lock.try_lock().is_some(), "there is no head");
+    let node = Native::acquire_node();
+    let lock = with_a_late_head(node, HELD, LAPSED);
+    // SAFETY: the lock is held, by no other thread.
+    unsafe { lock.unlock_fair(()) };
+    assert_eq!(lock.word.load(Relaxed), 0, "the head is suspended");
+    // SAFETY: acquired above, and in no queue any more.
+    unsafe { Native::release_node(node) };
+}
+
 /// No newcomer queues behind a head that is suspended: nodes would pile up.
 #[test]
 fn no_waiter_queues_behind_a_suspended_head() {

@@ -81,7 +81,8 @@ unsafe impl<M: Machine, R: RawUpgrade<Machine = M>, P: Publish<M>, W: When, V: R
                     self.leave_revocation(true, self.revoked(start));
                     return Ok(write);
                 }
-                Ok(write) if !self.bias.load(Acquire).hides_readers() => return Ok(write),
+                // Relaxed as in `revoke`: the underlying lock is held for writing, and so it was when slots were last seen empty.
+                Ok(write) if !self.bias.load(Relaxed).hides_readers() => return Ok(write),
                 // SAFETY: the token is from the caller's acquisition of the underlying lock.
                 Ok(write) => token = unsafe { self.lock.downgrade_to_upgradable(write) },
                 Err(token) => {
@@ -138,7 +139,7 @@ impl<M: Machine, R: RawRecursive<Machine = M>, P: Publish<M>, W: When, A: Await,
             let lacks_slot = self.lacks_slot();
             // With a reader in a slot, perhaps the caller itself, the caller must not queue behind a writer.
             let timeout_below =
-                if self.bias.load(Acquire).hides_readers() { Timeout::Immediate } else { timeout };
+                if self.bias.load(Relaxed).hides_readers() { Timeout::Immediate } else { timeout };
             let watch_below = || {
                 self.end_overdue_hold();
                 watch();

@@ -148,15 +148,14 @@ impl<M: Machine, R: RawRwLock<Machine = M>, P: Publish<M>, W: When, V: Revoke, S
             // SAFETY: the token is from the caller's acquisition. The caller gets another one, or none.
             unsafe { self.lock.unlock_write(token) };
         }
-        // The bias does not return while this writer is counted, so slots that were seen empty stay empty.
+        // The bias does not return while this writer is counted: slots that were seen empty stay empty, and no other writer is in its
+        // brief hold, which this one would have to end.
         let empty = empty || self.scan(timeout);
         let off = self.revoked(start);
         let token = match timeout {
             _ if !empty => None,
-            Timeout::Never => self.lock.write_watching(None, &|| _ = self.end_overdue_hold()),
-            Timeout::At(deadline) => {
-                self.lock.write_watching(Some(deadline), &|| _ = self.end_overdue_hold())
-            }
+            Timeout::Never => Some(self.lock.write()),
+            Timeout::At(deadline) => self.lock.write_until(deadline),
             Timeout::Immediate => self.lock.try_write(),
         };
         self.leave_revocation(token.is_some(), off);

@@ -1,4 +1,5 @@
 use super::super::pf_t::RawPfT;
+use super::super::{RawRecursive, RawUpgrade};
 use super::bias::{Bernoulli, TICK, expired};
 use super::count::Counts;
 use super::revoke::{Passing, Spins};
@@ -309,6 +310,35 @@ fn a_lone_waiter_ends_an_overdue_hold() {
     }
 }
 
+/// So does an attempt, of each kind.
+#[test]
+fn an_attempt_ends_an_overdue_hold() {
+    let attempts: [fn(&RowLock) -> bool; 4] = [
+        |lock| lock.try_write().is_some(),
+        |lock| lock.try_read().is_some(),
+        |lock| lock.try_upgradable().is_some(),
+        |lock| lock.try_read_recursive().is_some(),
+    ];
+    for (number, attempt) in attempts.into_iter().enumerate() {
+        let lock = RowLock::new();
+        lock.lock.write();
+        lock.bias.store(Bias::brief_hold(Native::now(Clock::Monotonic).wrapping_sub(1 << 30)), Relaxed);
+        assert!(attempt(&lock), "attempt {number}");
+    }
+}
+
+/// An upgrade finds the slots empty, and gives up because of a reader of the underlying lock. It leaves the bias as it was.
+#[test]
+fn an_upgrade_that_gives_up_restores_the_bias() {
+    let lock = RowLock::new_biased_in();
+    lock.lock.read();
+    assert!(lock.try_upgradable().is_some());
+    let soon = Timeout::At(Deadline::after::<Native>(1_000_000));
+    // SAFETY: acquired above.
+    assert!(unsafe { lock.upgrade_within((), soon) }.is_err());
+    assert!(lock.is_biased());
+}
+
 /// Every read is counted once, and why it was slow.
 #[test]
 fn reads_and_revocations_are_counted() {
@@ -353,4 +383,25 @@ fn every_thread_may_revoke() {
         bias = bias.left(false, Bias::off(0));
     }
     assert!(bias.is_on());
+}
+
+/// A write ends the reads in a row, whether it revokes the bias or finds none.
+#[test]
+fn a_write_ends_the_reads_in_a_row() {
+    for lock in [RowLock::new(), RowLock::new_biased_in()] {
+        lock.in_a_row.store(1000, Relaxed);
+        lock.write();
+        assert_eq!(lock.in_a_row.load(Relaxed), 0);
+        // SAFETY: acquired above.
+        unsafe { lock.unlock_write(()) };
+    }
+}
+
+/// A thread does not join a revocation in which a thread has seen the slots empty: it has nothing to wait for.
+#[test]
+fn no_thread_joins_a_revocation_that_is_done() {
+    let revoking = Bias::ON.joined().and_then(Bias::joined).unwrap();
+    let done = revoking.left(true, Bias::off(0));
+    assert!(done.is_revoking() && !done.hides_readers());
+    assert_eq!(done.joined(), None);
 }

@@ -149,7 +149,8 @@ unsafe impl<M: Machine, P: Policy> RawUpgrade for RawShflRw<M, P> {
 
     #[inline]
     unsafe fn downgrade_upgradable(&self, (): ()) {
-        // Another upgradable reader may wait at the head.
+        // Another upgradable reader may wait at the head. Release: it comes after the caller's upgradable section. (No writer needs that:
+        // the caller is still a reader, and (B) is its departure.)
         let before = Bits(self.readers.fetch_sub(UPGRADABLE - READER, Release));
         check(before);
         if before.has(PARKED) {

@@ -16,14 +16,14 @@ pub(super) const WITHDRAWAL: u32 = 16;
 /// reader wakes the next, takes as long as all of them need until they run. No measurement of other numbers is kept.
 const INVITATIONS: u32 = 16;
 /// The shuffling key of readers. No writer has it: it says that a waiter may be invited.
-const READING: u32 = u32::MAX;
+pub(super) const READING: u32 = u32::MAX;
 /// The shuffling key of upgradable readers, likewise.
-const UPGRADABLE_READING: u32 = u32::MAX - 1;
+pub(super) const UPGRADABLE_READING: u32 = u32::MAX - 1;
 /// The largest shuffling key of writers. A policy's keys that are larger count as this one.
-const WRITING: u32 = u32::MAX - 2;
+pub(super) const WRITING: u32 = u32::MAX - 2;
 
 /// The shuffling key of a waiter: all readers are one group, and so are writers of one NUMA node.
-fn key<M: Machine, P: Policy>(side: Side) -> u32 {
+pub(super) fn key<M: Machine, P: Policy>(side: Side) -> u32 {
     match side {
         Side::Read => READING,
         Side::Upgradable => UPGRADABLE_READING,
@@ -214,7 +214,7 @@ impl<M: Machine, P: Policy> RawShflRw<M, P> {
     }
 
     /// Stops being the head, with the lock or without: the next waiter that is still there becomes the head.
-    fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
+    pub(super) fn leave(&self, node: Waiter<'static, M>, side: Side, locked: bool) {
         self.turn.begin(); // the next head's, by (R), (L) or (C) of `sleepers`
         let next = sleepers::next_head(&self.tail, node);
         let Some((status, key)) = next else { return };

@@ -9,6 +9,8 @@ use crate::locks::tests::in_a_minute;
 use crate::machine::{Clock, MICRO};
 use std::thread;
 
+mod hints;
+
 type Lock = RawShflRw<Native>;
 
 /// Half a minute, in microseconds.
@@ -33,6 +35,10 @@ impl Beside {
 
     fn word(&self) -> u32 {
         self.lock.word.load(Relaxed)
+    }
+
+    fn readers(&self) -> u32 {
+        self.lock.readers.load(Relaxed)
     }
 
     /// Waits until a waiter behind the head has parked.
@@ -132,6 +138,35 @@ fn an_invited_reader_that_cannot_enter_times_out() {
         beside.lock.word.store(FREE, Relaxed); // a reader that is still invited enters
         assert_eq!((times_out, reader.join().unwrap()), (true, None));
     });
+}
+
+/// A reader that was invited enters, although the head has claimed the lock.
+#[test]
+fn an_invited_reader_enters() {
+    let beside = Beside::a_head(CLAIMED, READER);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| beside.lock.read());
+        beside.await_a_parked_waiter();
+        invite(Waiter(beside.node), 1, |_| true);
+        let enters = in_a_minute(|| reader.is_finished());
+        beside.lock.word.store(FREE, Relaxed); // a reader that still waits enters
+        assert!(enters, "the reader waits for the head");
+    });
+    assert_eq!(beside.readers(), 2 * READER);
+}
+
+/// Only what stands right behind the head is invited: a reader behind a writer would pass it.
+#[test]
+fn no_reader_behind_a_writer_is_invited() {
+    let [head, writer, reader] = core::array::from_fn(|_| Waiter(Native::acquire_node()));
+    for (waiter, next) in [(head, writer.as_ptr()), (writer, reader.as_ptr()), (reader, null_mut())] {
+        waiter.next().store(next, Relaxed);
+        waiter.status().store(NODE_PARKED, Relaxed);
+    }
+    invite(head, 2, |waiter| waiter == reader);
+    assert_eq!(reader.status().load(Relaxed), NODE_PARKED);
+    // SAFETY: no thread waits with these nodes.
+    [head, writer, reader].into_iter().for_each(|waiter| unsafe { Native::release_node(waiter.0) });
 }
 
 /// Spins for so long that a test can act meanwhile.

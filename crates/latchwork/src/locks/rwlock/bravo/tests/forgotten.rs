@@ -142,3 +142,33 @@ fn a_forgotten_read_does_not_end_in_place_of_a_later_one() {
     unsafe { place.unlock_read(token) };
     assert!(!place.is_locked());
 }
+
+/// The calling thread has forgotten a read of an earlier lock at the address of this one.
+fn leave_in_a_slot(lock: &RowLock) {
+    forget();
+    shared::reader_row::<Native>().unwrap().slots[0].store(lock.address(), Relaxed);
+}
+
+/// The slot of a forgotten read does not let its thread past a writer.
+#[test]
+fn a_forgotten_read_is_none_to_begin_from() {
+    let lock = RowLock::new();
+    leave_in_a_slot(&lock);
+    lock.write();
+    assert!(lock.try_read_recursive().is_none());
+    // SAFETY: acquired above.
+    unsafe { lock.unlock_write(()) };
+    assert!(lock.read_again().is_none());
+    shared::reader_row::<Native>().unwrap().slots[0].store(0, Relaxed);
+}
+
+/// A thread that has noted that the lock is unbiased, and has forgotten a read at its address, does not keep it from being biased.
+#[test]
+fn a_forgotten_read_of_a_noted_lock_is_emptied() {
+    let lock = RowLock::new_warm_in();
+    leave_in_a_slot(&lock);
+    shared::reader_row::<Native>().unwrap().unbiased.store(lock.address(), Relaxed);
+    // SAFETY: the token is from the acquisition in the same expression.
+    unsafe { lock.unlock_read(lock.read()) };
+    assert!(lock.is_biased());
+}
