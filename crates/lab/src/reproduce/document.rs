@@ -84,6 +84,8 @@ pub struct Document {
     pub interrupted: Option<i32>,
     /// What it took.
     pub took: Duration,
+    /// Whether nothing was run.
+    pub kept: bool,
     /// Where it ran.
     pub machine: Machine,
 }
@@ -130,11 +132,34 @@ impl Document {
     pub fn over_space(&self) -> String {
         let simulated = |answer: &&Answer| !answer.claim.is_fixed() && answer.claim.on() != [On::Here.name()];
         let all = self.answers.iter().filter(simulated).count();
-        let some = self.answers.iter().filter(|answer| answer.space.is_some()).count();
-        format!(
-            "{some} of the {all} simulated claims were also run over the space of uncertain costs and unknown parameters; the others were \
-             run with one set of costs, and may depend on them, too."
-        )
+        let others: Vec<&str> = self
+            .answers
+            .iter()
+            .filter(simulated)
+            .filter(|answer| answer.space.is_none())
+            .map(|answer| answer.claim.id)
+            .collect();
+        let mut text = format!(
+            "{} of the {all} simulated claims were also run over the space of uncertain costs and unknown parameters",
+            all - others.len()
+        );
+        if others.is_empty() {
+            return text + ".";
+        }
+        text += "; the others were run with one set of costs, and may depend on them, too";
+        // Of more, the rows say it.
+        if others.len() <= 20 {
+            text += &format!(": {}", others.join(", "));
+        }
+        text + "."
+    }
+
+    /// How long it took, and where.
+    pub fn duration(&self) -> String {
+        if self.kept {
+            return "This page was printed from runs that were kept.".into();
+        }
+        format!("This run took {:.0} seconds on {}.", self.took.as_secs_f64(), self.machine.line())
     }
 
     /// What was measured here, if anything was but for the simulator's sake.
