@@ -42,7 +42,7 @@ impl Answer {
             if checks.len() > 1 && missed > 0 {
                 parts.push(format!("{missed} of {} parts are missed", checks.len()));
             }
-            let causes = self.causes();
+            let causes = self.causes("the part shown");
             if !causes.is_empty() {
                 parts.push(causes);
             }
@@ -50,11 +50,11 @@ impl Answer {
         parts.join("; ")
     }
 
-    /// What shows why the tightest part came out as it did, and the mechanism.
-    pub fn causes(&self) -> String {
+    /// What shows why the tightest part, called `part`, came out as it did, and the mechanism.
+    pub fn causes(&self, part: &str) -> String {
         let mut parts = Vec::new();
         if let Some(evidence) = &self.evidence {
-            parts.push(format!("in the part shown: {evidence}"));
+            parts.push(format!("in {part}: {evidence}"));
         }
         if !self.seen.is_empty() {
             parts.push(format!("beside it: {}", self.seen.join(", ")));
