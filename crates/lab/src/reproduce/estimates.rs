@@ -40,9 +40,10 @@ pub fn sentence(answers: &[Answer]) -> String {
     let hanging = count(&hangs);
     let somewhere = not.iter().filter(|(_, space)| space.holds() > 0).count();
     format!(
-        "With the costs of their machines as they are, {} of these hold: {half} in at least half of their space, {all} in all of it; \
-         {hanging} hang on one estimate. Of the {} that do not hold, {somewhere} hold somewhere in their space.",
+        "With the costs of their machines as they are, {} of the {} that were run over their space hold: {half} in at least half of it, \
+         {all} in all of it; {hanging} hang on one estimate. Of the {} that do not hold, {somewhere} hold somewhere in their space.",
         hold.len(),
+        hold.len() + not.len(),
         not.len()
     )
 }
@@ -92,7 +93,8 @@ fn decided_by(answers: &[(&Answer, &Sensitivity)]) -> String {
     let of = |map: &BTreeMap<String, Vec<String>>, name: &str| map.get(name).cloned().unwrap_or_default();
     names.sort_by_key(|name| std::cmp::Reverse((of(&alone, name).len(), of(&with_others, name).len())));
     let mut text = String::from(
-        "\nA claim that hangs on an estimate is as good as that estimate: measure it on your machine first.\n\n\
+        "\nA claim that turns with an estimate alone is as good as that estimate: measure it on your machine first. A search names \
+         one cost; others may turn the verdict, too.\n\n\
          | what decides | turns alone | turns with other costs |\n|---|---|---|\n",
     );
     for name in names {
@@ -132,7 +134,7 @@ mod tests {
         ];
         let text = text(&all);
         for part in [
-            "3 of these hold: 2 in at least half of their space, 1 in all of it; 1 hang on one estimate.",
+            "3 of the 5 that were run over their space hold: 2 in at least half of it, 1 in all of it; 1 hang on one estimate.",
             "Of the 2 that do not hold, 1 hold somewhere in their space.",
             "less than half of their space: bravo-rwbench-a (1 of 3).",
             "somewhere in their space: bueso-mcs (1 of 3).",

@@ -220,7 +220,12 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
     assert_eq!(one, page(&scratch.join("again.md")));
     assert_eq!(one, page(&scratch.join("merged.md")));
     assert!(one.contains("| 9 of 9 |"), "the share of the space: {one}");
-    assert!(one.contains("1 of these hold: 1 in at least half of their space, 1 in all of it"), "{one}");
+    assert!(
+        one.contains(
+            "1 of the 1 that were run over their space hold: 1 in at least half of it, 1 in all of it"
+        ),
+        "{one}"
+    );
 
     // The files alone give the page as well. Where they do not have all of the space, the claim has no share.
     let printed = |name: &str, files: &str| {
