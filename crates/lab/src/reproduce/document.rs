@@ -146,8 +146,8 @@ impl Document {
         if others.is_empty() {
             return text + ".";
         }
-        text += "; the others were run with one set of costs, and may depend on them, too";
-        // Of more, the rows say it.
+        text += "; the others, whose rows below have no share, were run with one set of costs, and may depend on them, too";
+        // More would be hard to read.
         if others.len() <= 20 {
             text += &format!(": {}", others.join(", "));
         }
