@@ -38,10 +38,14 @@ pub fn sentence(answers: &[Answer]) -> String {
     let half = count(&|space| space.share() >= HALF);
     let all = count(&|space| space.holds() == space.points.len());
     let hanging = count(&hangs);
+    let open = match count(&Sensitivity::is_open) {
+        0 => String::new(),
+        open => format!(", and for {open} the search for the cost that decides is not finished"),
+    };
     let somewhere = not.iter().filter(|(_, space)| space.holds() > 0).count();
     format!(
         "With the costs of their machines as they are, {} of the {} that were run over their space hold: {half} in at least half of it, \
-         {all} in all of it; {hanging} hang on one estimate. Of the {} that do not hold, {somewhere} hold somewhere in their space.",
+         {all} in all of it; {hanging} hang on one estimate{open}. Of the {} that do not hold, {somewhere} hold somewhere in their space.",
         hold.len(),
         hold.len() + not.len(),
         not.len()
@@ -57,7 +61,9 @@ pub fn text(answers: &[Answer]) -> String {
     let mut text = format!("{TITLE}{}\n", sentence(answers));
     text += &list("Hold, but in less than half of their space", &hold, &|space| space.share() < HALF);
     text += &list("Do not hold, but do somewhere in their space", &not, &|space| space.holds() > 0);
-    text + &decided_by(&[hold, not].concat()) + "\n"
+    let both = [hold, not].concat();
+    text += &list("The search for the cost that decides is not finished", &both, &Sensitivity::is_open);
+    text + &decided_by(&both) + "\n"
 }
 
 /// These claims, each with its share of the space.
@@ -131,13 +137,15 @@ mod tests {
             answer("bravo-rwbench-a", true, &[true, false, false], hop(false)),
             answer("bueso-mcs", false, &[false, false, true], hop(true)),
             answer("bravo-no-harm", false, &[false; 3], None),
+            answer("bueso-one-socket", true, &[true, false, true], None),
         ];
         let text = text(&all);
         for part in [
-            "3 of the 5 that were run over their space hold: 2 in at least half of it, 1 in all of it; 1 hang on one estimate.",
+            "4 of the 6 that were run over their space hold: 3 in at least half of it, 1 in all of it; 1 hang on one estimate, and for 1 the search",
             "Of the 2 that do not hold, 1 hold somewhere in their space.",
             "less than half of their space: bravo-rwbench-a (1 of 3).",
             "somewhere in their space: bueso-mcs (1 of 3).",
+            "is not finished: bueso-one-socket (2 of 3).",
             "| one hop | bravo-rwbench-e (x2), bueso-mcs (x2) | bravo-rwbench-a (x2) |",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -131,6 +131,13 @@ impl Sensitivity {
         names
     }
 
+    /// Whether the verdict turns with costs, and the search for the one that decides was not finished.
+    pub fn is_open(&self) -> bool {
+        let as_it_is = self.points.first().is_some_and(|point| point.holds);
+        let turns = |point: &Point| point.parameter.is_none() && point.holds != as_it_is;
+        self.decisive.is_none() && self.points.iter().any(turns)
+    }
+
     /// Where the claim holds and where not, if that depends on a parameter that the paper does not give.
     pub fn range(&self) -> Option<String> {
         let of = |holds: bool| -> Vec<&str> {
