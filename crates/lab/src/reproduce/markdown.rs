@@ -63,7 +63,7 @@ To repeat the run:
 
 `--report` writes a page with all parts of the rules and the plots, `--json` every number. `--state FILE` resumes, `--shard`
 and `--merge` divide the work, `--from-state FILE` prints the page again. `--sensitivity headlines` runs the space of the headlines
-only, which takes about half of the time. The simulated claims come out the same on every machine, as long as locks, simulator and seeds
+only, which takes about two thirds of the time. The simulated claims come out the same on every machine, as long as locks, simulator and seeds
 are the same; `latchwork-lab reproduce --only ID` repeats one of them. What is tested `here` depends on the machine and on the
 other programs that use it.
 ";
