@@ -1,18 +1,20 @@
 //! Names the sources that decide what a simulation gives: those of the locks, the simulator, its machines and the workloads. Of the
-//! laboratory, these are its stage, its experiments, and its space of uncertain costs, whose points are filed under their numbers.
+//! laboratory, these are its stage, its experiments, its questions to the simulator, and its space of uncertain costs, whose points
+//! are filed under their numbers.
 //! `Cargo.lock` has the versions of other libraries, one of which makes the workloads' random numbers.
 //! `latchwork-lab reproduce --state` writes the name into its files, so that runs of other sources are not taken for ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "../latchwork/src",
     "../sim/src",
     "../sim/profiles",
     "../workloads/src",
     "src/simulate/stage.rs",
     "src/reproduce/experiment.rs",
+    "src/reproduce/probe.rs",
     "src/reproduce/space.rs",
     "../../Cargo.lock",
 ];

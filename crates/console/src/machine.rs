@@ -1,11 +1,11 @@
 //! The machine on which something was measured, and how busy other programs kept it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::fs;
 
 /// As the JSON file describes it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// As /proc/cpuinfo names it.
     pub processor: String,

@@ -8,7 +8,7 @@ pub fn head(machine: &str) -> String {
 }
 
 /// Options of files that keep or bring runs, or have the report, each with a value. They do not change what a document says.
-const KEPT: [&str; 3] = ["--state", "--merge", "--report"];
+const KEPT: [&str; 4] = ["--state", "--merge", "--from-state", "--report"];
 
 /// This process's command line, as a user types it to get the document.
 fn command_line() -> String {

@@ -42,7 +42,7 @@ impl Answer {
             if checks.len() > 1 && missed > 0 {
                 parts.push(format!("{missed} of {} parts are missed", checks.len()));
             }
-            let causes = self.causes();
+            let causes = self.causes("the part shown");
             if !causes.is_empty() {
                 parts.push(causes);
             }
@@ -50,11 +50,11 @@ impl Answer {
         parts.join("; ")
     }
 
-    /// What shows why the tightest part came out as it did, and the mechanism.
-    pub fn causes(&self) -> String {
+    /// What shows why the tightest part, called `part`, came out as it did, and the mechanism.
+    pub fn causes(&self, part: &str) -> String {
         let mut parts = Vec::new();
         if let Some(evidence) = &self.evidence {
-            parts.push(format!("in the part shown: {evidence}"));
+            parts.push(format!("in {part}: {evidence}"));
         }
         if !self.seen.is_empty() {
             parts.push(format!("beside it: {}", self.seen.join(", ")));
@@ -84,6 +84,8 @@ pub struct Document {
     pub interrupted: Option<i32>,
     /// What it took.
     pub took: Duration,
+    /// Whether nothing was run.
+    pub kept: bool,
     /// Where it ran.
     pub machine: Machine,
 }
@@ -130,11 +132,34 @@ impl Document {
     pub fn over_space(&self) -> String {
         let simulated = |answer: &&Answer| !answer.claim.is_fixed() && answer.claim.on() != [On::Here.name()];
         let all = self.answers.iter().filter(simulated).count();
-        let some = self.answers.iter().filter(|answer| answer.space.is_some()).count();
-        format!(
-            "{some} of the {all} simulated claims were also run over the space of uncertain costs and unknown parameters; the others were \
-             run with one set of costs, and may depend on them, too."
-        )
+        let others: Vec<&str> = self
+            .answers
+            .iter()
+            .filter(simulated)
+            .filter(|answer| answer.space.is_none())
+            .map(|answer| answer.claim.id)
+            .collect();
+        let mut text = format!(
+            "{} of the {all} simulated claims were also run over the space of uncertain costs and unknown parameters",
+            all - others.len()
+        );
+        if others.is_empty() {
+            return text + ".";
+        }
+        text += "; the others, whose rows below have no share, were run with one set of costs, and may depend on them, too";
+        // More would be hard to read.
+        if others.len() <= 20 {
+            text += &format!(": {}", others.join(", "));
+        }
+        text + "."
+    }
+
+    /// How long it took, and where.
+    pub fn duration(&self) -> String {
+        if self.kept {
+            return "This page was printed from runs that were kept.".into();
+        }
+        format!("This run took {:.0} seconds on {}.", self.took.as_secs_f64(), self.machine.line())
     }
 
     /// What was measured here, if anything was but for the simulator's sake.

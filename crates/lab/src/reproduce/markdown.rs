@@ -2,6 +2,7 @@
 
 use super::claims::Paper;
 use super::document::{Answer, Document};
+use super::estimates;
 use super::headlines;
 use super::judge::Verdict;
 use super::papers;
@@ -47,8 +48,8 @@ rounds in which all locks take turns. What a row says after its verdict is compu
 the machine's profile calls an estimate is halved or doubled, and one run for each further value of a parameter of the workload
 that the paper does not give. After the share stands what decides: such a parameter, or a cost. The cost is found by a search
 between the claim as it is and a run with the other verdict, in which the costs change one after the other; `x2` or `/2` says how
-it changed. These runs have one seed and last for a quarter of the time; for all of it where the claim
-as it is has another verdict in a quarter.
+it changed. `alone` says that the verdict turns with this cost by itself: the claim hangs on one estimate. These runs have one seed
+and last for a quarter of the time; for all of it where the claim as it is has another verdict in a quarter.
 ";
 
 /// Where the part of the introduction begins that comes after the ten statements.
@@ -61,7 +62,8 @@ To repeat the run:
     cargo run --release --bin latchwork-lab -- reproduce --sensitivity --markdown docs/reproduction.md --report report --json claims.json
 
 `--report` writes a page with all parts of the rules and the plots, `--json` every number. `--state FILE` resumes, `--shard`
-and `--merge` divide the work. The simulated claims come out the same on every machine, as long as locks, simulator and seeds
+and `--merge` divide the work, `--from-state FILE` prints the page again. `--sensitivity headlines` runs the space of the headlines
+only, which takes about two thirds of the time. The simulated claims come out the same on every machine, as long as locks, simulator and seeds
 are the same; `latchwork-lab reproduce --only ID` repeats one of them. What is tested `here` depends on the machine and on the
 other programs that use it.
 ";
@@ -90,12 +92,12 @@ fn text(document: &Document, plots: &str) -> String {
     let mut text = generated::head(&document.machine.line()) + beginning;
     let seeds = document.effort.runs;
     let first = document.effort.seed;
+    let counts = [document.alike(), document.over_space(), estimates::sentence(&document.answers)].join(" ");
     text += &format!(
-        "**{}**\n\n{} {}\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
+        "**{}**\n\n{}\n\nlatchwork {}, {seeds} runs, seeds from {first}. Rates are medians over the runs. Points \
          that no rule looks at have one run.\n\n",
         document.summary(),
-        document.alike(),
-        document.over_space(),
+        counts.trim_end(),
         env!("CARGO_PKG_VERSION")
     );
     if document.interrupted.is_some() {
@@ -107,6 +109,7 @@ fn text(document: &Document, plots: &str) -> String {
     text += "\n";
     text += &headlines(document);
     text += &papers::text(document);
+    text += &estimates::text(&document.answers);
     text += &index(document);
     text += REPEAT;
     text += "\nThe papers say much in words. They mean the same numbers everywhere:\n\n| words | means |\n|---|---|\n";
@@ -130,12 +133,7 @@ fn text(document: &Document, plots: &str) -> String {
             text += &comparison(one);
         }
     }
-    text += &format!(
-        "\nThis run took {:.0} seconds on {}.\n",
-        document.took.as_secs_f64(),
-        document.machine.line()
-    );
-    text
+    text + &format!("\n{}\n", document.duration())
 }
 
 /// The statements with their plots.

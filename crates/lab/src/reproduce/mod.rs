@@ -2,6 +2,7 @@
 
 mod claims;
 mod document;
+mod estimates;
 mod experiment;
 mod headlines;
 mod html;
@@ -53,6 +54,7 @@ parameters, and looks for the one that decides.
 
 To divide the work, give each machine a file and a shard, then merge the files. The page is the
 same, byte for byte, but for what is measured here. A file that is there already is resumed.
+--from-state prints the page again and runs nothing.
 
 The claim `simulator` measures all locks on this machine for a minute or two, and asks whether the
 simulator orders them as the machine does. Other programs disturb what is measured here.
@@ -71,6 +73,7 @@ Examples:
   latchwork-lab reproduce --sensitivity headlines            with that of the headlines
   latchwork-lab reproduce --sensitivity --state 2.jsonl --shard 2/8    the second of eight machines
   latchwork-lab reproduce --sensitivity --merge 1.jsonl,2.jsonl        the page from all of them
+  latchwork-lab reproduce --sensitivity --from-state runs.jsonl        what is there of it
   latchwork-lab reproduce --report report --json claims.json and a page with plots";
 
 /// Options of `latchwork-lab reproduce`.
@@ -103,6 +106,9 @@ pub struct Options {
     /// Take simulated runs from these files of shards as well
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
     merge: Vec<PathBuf>,
+    /// Run nothing: print what these files of --state have
+    #[arg(long, value_name = "FILE,..", value_delimiter = ',', conflicts_with_all = ["state", "shard", "merge", "measurements"])]
+    from_state: Vec<PathBuf>,
     /// Compare the simulator with the measurements in these files; this machine is measured into one that is not there
     #[arg(long, value_name = "FILE,..", value_delimiter = ',')]
     measurements: Vec<PathBuf>,
@@ -169,7 +175,10 @@ pub fn reproduce(options: &Options) -> Result<i32> {
             "--measurements is for the claim `{SIMULATOR}`, which --only leaves out"
         )));
     }
-    let store = Store::open(options.state.as_deref(), &options.merge)?;
+    let store = match &options.from_state[..] {
+        [] => Store::open(options.state.as_deref(), &options.merge)?,
+        files => Store::frozen(files)?,
+    };
     let effort = Effort { runs: options.runs, seconds: options.seconds, seed: options.seed };
     let used: Vec<&str> = claims.iter().flat_map(Claim::runs).collect();
     let experiments: Vec<Experiment> =
@@ -230,10 +239,14 @@ impl Work<'_> {
     fn all(&self, claims: &[Claim], experiments: &[Experiment], ready: &[Ready]) -> Result<Document> {
         let (effort, signals) = (&self.effort, self.signals);
         let start = Instant::now();
-        let machine = Machine::here();
+        let before = self.store.here().filter(|_| self.store.is_frozen());
+        let machine = before.map_or_else(Machine::here, |here| here.machine.clone());
         let bar = progress(runner::runs(ready));
         let runner::Ran { results, conditions, signal: mut interrupted } =
             runner::run(ready, self.store, None, signals, &bar);
+        if interrupted.is_none() && !self.store.is_frozen() {
+            runner::keep_measured(ready, &results, self.store, &machine, &conditions);
+        }
         let mut space = Space::default();
         let over_space = self.options.varied(claims);
         let asked = Asked::new(&over_space, experiments, effort);
@@ -250,13 +263,16 @@ impl Work<'_> {
         }
         let mut known = Known::default();
         if interrupted.is_none() {
-            (known.probes, interrupted) = probe::Answers::ask(claims, effort, signals, &bar);
+            (known.probes, interrupted) = probe::Answers::ask(claims, effort, self.store, signals, &bar);
         }
         bar.finish_and_clear();
         let varied = varied && interrupted.is_none();
 
         let mut comparisons = Vec::new();
-        if interrupted.is_none() && claims.iter().any(|claim| claim.id == SIMULATOR) {
+        if interrupted.is_none()
+            && !self.store.is_frozen()
+            && claims.iter().any(|claim| claim.id == SIMULATOR)
+        {
             (comparisons, interrupted) = self.compare()?;
         }
         known.agreement = comparisons.iter().filter_map(validate::Comparison::share).min_by(f64::total_cmp);
@@ -289,6 +305,7 @@ impl Work<'_> {
             effort: *effort,
             interrupted,
             took: start.elapsed(),
+            kept: self.store.is_frozen(),
             machine,
         })
     }

@@ -12,7 +12,7 @@ use latchwork_console::signals::Signals;
 use latchwork_console::stats::{self, order};
 use latchwork_workloads::native::{Options, Threads};
 use latchwork_workloads::{peers, registry, topology};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Time of each measurement with more threads than CPUs. There the order of the scheduler's quanta, milliseconds
@@ -27,7 +27,7 @@ pub const TURNS: u32 = 3;
 const ATTEMPTS: usize = 4;
 
 /// What the machine was like while experiments were measured on it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Conditions {
     /// How long a load of a line took that the other CPU had, before each turn of all locks, in nanoseconds.
     pub transfer_ns: Vec<f64>,

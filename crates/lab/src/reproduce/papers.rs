@@ -121,7 +121,10 @@ fn headline(answer: &Answer, space: &Sensitivity) -> String {
     if !decides.is_empty() {
         text += &format!("\nThe verdict turns with {}.", decides.join(", "));
     }
-    let causes = answer.causes();
+    // The table shows several parts: the counts are of the one that is missed by most.
+    let part = answer.judged.tightest().filter(|_| parts > 1);
+    let part = part.map_or_else(|| "the part shown".into(), |check| format!("\"{}\"", check.rule));
+    let causes = answer.causes(&part);
     if !causes.is_empty() {
         text += &format!("\nWhat the run shows: {}.", causes.trim_end_matches('.'));
     }
@@ -151,7 +154,7 @@ mod tests {
         let mut judged = judge::judge(&claim.checks, 1, &|_, _| Ok(1.0));
         judged.checks.truncate(2);
         let verdict = judge::verdict(&judged, Ground::Covered, space.as_ref(), None);
-        Answer { claim, judged, verdict, space, evidence: None, seen: Vec::new() }
+        Answer { claim, judged, verdict, space, evidence: Some("misses/op 2 and 1".into()), seen: Vec::new() }
     }
 
     fn space(points: &[[bool; 2]]) -> Sensitivity {
@@ -183,8 +186,11 @@ mod tests {
     #[test]
     fn the_parts_that_are_met_nowhere_decide() {
         let space = space(&[[false, true], [false, false], [false, true]]);
-        let text = headline(&answer(FLAT, Some(space.clone())), &space);
+        let answer = answer(FLAT, Some(space.clone()));
+        let counted = format!("shows: in \"{}\": misses/op 2 and 1", answer.judged.tightest().unwrap().rule);
+        let text = headline(&answer, &space);
         for part in [
+            &counted,
             "0 of 3 points",
             "Of the 2 parts of its rule, 0 are met in all points, 1 in some, 1 in none.",
             "Without that one the claim would hold in 2 of 3 points.",

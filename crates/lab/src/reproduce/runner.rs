@@ -11,7 +11,7 @@ use crate::measure::results::{Point, Results, Run, varied};
 use crate::simulate::{stage, sweep};
 use indicatif::ProgressBar;
 use latchwork::registry::Entry;
-use latchwork_console::machine;
+use latchwork_console::machine::{self, Machine};
 use latchwork_console::names;
 use latchwork_console::signals::Signals;
 use latchwork_console::stats;
@@ -57,12 +57,52 @@ pub fn run(
     let (conditions, mut signal) = match shard {
         // What is measured is measured by the run that prints it.
         Some(_) => (Conditions::default(), None),
+        None if store.is_frozen() => (measured_before(experiments, &mut results, store), None),
         None => native::run(experiments, &mut results, signals, bar),
     };
     if signal.is_none() {
         signal = simulate(experiments, &mut results, store, shard, signals, bar);
     }
     Ran { results, conditions, signal }
+}
+
+/// Writes what was measured on this machine to the file.
+pub fn keep_measured(
+    experiments: &[Ready],
+    results: &[Results],
+    store: &Store,
+    machine: &Machine,
+    conditions: &Conditions,
+) {
+    if conditions.sentence().is_none() {
+        return; // nothing was measured
+    }
+    for (ready, results) in experiments.iter().zip(results).filter(|(ready, _)| ready.how.is_none()) {
+        for point in &results.points {
+            for run in &point.runs {
+                store.put(&key(ready, point, run.round), Ok(run.clone()), 0.0).expect("it went well");
+            }
+            if let Some(why) = &point.failure {
+                // Each turn that went well has a key of its own: this is none of them.
+                let _ = store.put(&key(ready, point, u32::MAX), Err(why.clone()), 0.0);
+            }
+        }
+    }
+    store.put_here(machine, conditions);
+}
+
+/// Files what a run before this one measured; what the machine was like.
+fn measured_before(experiments: &[Ready], results: &mut [Results], store: &Store) -> Conditions {
+    for (ready, results) in experiments.iter().zip(results).filter(|(ready, _)| ready.how.is_none()) {
+        for index in 0..results.points.len() {
+            for round in (0..ready.plan.runs * native::TURNS).chain([u32::MAX]) {
+                if let Some(known) = store.get(&key(ready, &results.points[index], round)) {
+                    results.file(index, known.clone().map(|run| run.of_round(round)));
+                }
+            }
+        }
+    }
+    store.here().map(|here| here.conditions.clone()).unwrap_or_default()
 }
 
 /// Runs what is simulated and not known yet, and files all of it.
@@ -75,7 +115,7 @@ fn simulate(
     bar: &ProgressBar,
 ) -> Option<i32> {
     let all = tasks(experiments, results);
-    let ours = |at: usize| shard.is_none_or(|shard| at % shard.of == shard.part - 1);
+    let ours = |at: usize| !store.is_frozen() && shard.is_none_or(|shard| at % shard.of == shard.part - 1);
     let mut done = Vec::new();
     let mut open = Vec::new();
     for (at, task) in all.iter().enumerate() {

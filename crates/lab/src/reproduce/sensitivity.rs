@@ -64,9 +64,14 @@ pub struct Decisive {
 }
 
 impl Decisive {
+    /// How it is changed.
+    pub fn factor(&self) -> &'static str {
+        if self.doubled { "x2" } else { "/2" }
+    }
+
     fn text(&self) -> String {
-        let with = if self.alone { "" } else { " with other costs" };
-        format!("{} {}{with}", self.cost, if self.doubled { "x2" } else { "/2" })
+        let with = if self.alone { "alone" } else { "with other costs" };
+        format!("{} {} {with}", self.cost, self.factor())
     }
 }
 
@@ -107,6 +112,13 @@ impl Sensitivity {
 
     /// The parameters that decide: those of the workload first, then the cost.
     pub fn decides(&self) -> Vec<String> {
+        let mut names = self.parameters();
+        names.extend(self.decisive.as_ref().map(Decisive::text));
+        names
+    }
+
+    /// The parameters of the workload that decide.
+    pub fn parameters(&self) -> Vec<String> {
         let Some(as_it_is) = self.points.first() else { return Vec::new() };
         let mut names: Vec<String> = Vec::new();
         for point in self.points.iter().filter(|point| point.holds != as_it_is.holds) {
@@ -116,8 +128,14 @@ impl Sensitivity {
                 names.push(name.clone());
             }
         }
-        names.extend(self.decisive.as_ref().map(Decisive::text));
         names
+    }
+
+    /// Whether the verdict turns with costs, and the search for the one that decides was not finished.
+    pub fn is_open(&self) -> bool {
+        let as_it_is = self.points.first().is_some_and(|point| point.holds);
+        let turns = |point: &Point| point.parameter.is_none() && point.holds != as_it_is;
+        self.decisive.is_none() && self.points.iter().any(turns)
     }
 
     /// Where the claim holds and where not, if that depends on a parameter that the paper does not give.
@@ -241,7 +259,10 @@ impl<'a> Asked<'a> {
 
     /// The claims that have another verdict in a quarter of the time than `holds` says.
     fn turned(&self, space: &Space, holds: &dyn Fn(&Claim) -> bool) -> HashSet<&'static str> {
-        let other = |claim: &Claim| space.point(claim, &Variant::AsItIs, 0).holds != holds(claim);
+        let other = |claim: &Claim| {
+            !space.lacks(claim, &Variant::AsItIs)
+                && space.point(claim, &Variant::AsItIs, 0).holds != holds(claim)
+        };
         self.claims.iter().filter(|(claim, _)| other(claim)).map(|(claim, _)| claim.id).collect()
     }
 
@@ -269,6 +290,11 @@ impl<'a> Asked<'a> {
             if let Ended::Signal(signal) = space.fill(&wanted, &self.effort, store, None, signals, bar)? {
                 return Ok(Ended::Signal(signal));
             }
+            let known = |search: &Search| {
+                let variant = search.next();
+                variant.is_none_or(|variant| !space.lacks(self.claims[search.claim].0, &variant))
+            };
+            searches.retain(known);
             for search in &mut searches {
                 let claim = self.claims[search.claim].0;
                 if let Some(variant) = search.next() {
@@ -283,10 +309,11 @@ impl<'a> Asked<'a> {
         Ok(Ended::No)
     }
 
-    /// What came out for a claim, if it is simulated; `tightest` is the part of its rule that is shown.
+    /// What came out for a claim, if it is simulated and its space is known; `tightest` is the part of its rule that is shown.
     pub fn of(&self, space: &Space, id: &str, tightest: usize) -> Option<Sensitivity> {
         let (claim, used) = self.claims.iter().find(|(claim, _)| claim.id == id)?;
-        if space.failed(claim, &Variant::AsItIs) {
+        let lacks = |variant: &Variant| space.lacks(claim, variant);
+        if space.failed(claim, &Variant::AsItIs) || space::first(used).iter().any(lacks) {
             return None;
         }
         // Where a lock failed, the claim is not judged.
@@ -319,7 +346,10 @@ impl Search {
     fn new(at: usize, claim: &Claim, space: &Space, costs: Vec<Vec<String>>) -> Option<Self> {
         let holds = |variant: Variant| space.point(claim, &variant, 0).holds;
         let as_it_is = holds(Variant::AsItIs);
-        let judged = |run: &usize| !space.failed(claim, &Variant::Joint(*run));
+        let judged = |run: &usize| {
+            let variant = Variant::Joint(*run);
+            !space.failed(claim, &variant) && !space.lacks(claim, &variant)
+        };
         let run = (0..space::JOINT).filter(judged).find(|run| holds(Variant::Joint(*run)) != as_it_is)?;
         let other = costs.len();
         Some(Search { claim: at, costs, run, same: 0, other, holds: as_it_is, decisive: None })
@@ -409,6 +439,26 @@ impl Space {
         claim.experiments().into_iter().any(failed)
     }
 
+    /// Whether a point that the claim looks at has no run in one variant, as where a page is printed from a file that does not
+    /// have all of them.
+    fn lacks(&self, claim: &Claim, variant: &Variant) -> bool {
+        let lacks = |experiment: &'static str| {
+            let Some(place) = self.place(experiment, variant, claim) else { return true };
+            let (ready, results) = (&self.ready[place], &self.results[place]);
+            let looked_at = runner::points(claim.checks.iter().map(|check| &check.value), ready);
+            let mut points = looked_at.into_iter().map(|index| &results.points[index]);
+            points.any(|point| point.runs.is_empty() && point.failure.is_none())
+        };
+        claim.experiments().into_iter().any(lacks)
+    }
+
+    /// Where the results of an experiment in one variant are, for a claim. What the variant does not change is as it is.
+    fn place(&self, experiment: &'static str, variant: &Variant, claim: &Claim) -> Option<usize> {
+        let whole = self.whole.contains(claim.id);
+        let of = |variant: &Variant| self.at.get(&(experiment, variant.clone(), whole)).copied();
+        of(variant).or_else(|| of(&Variant::AsItIs))
+    }
+
     /// Each run in which a lock failed a workload's check, and why.
     pub fn failures(&self) -> Vec<String> {
         let of = |(ready, results): (&Ready, &Results)| {
@@ -428,10 +478,8 @@ impl Space {
     fn point(&self, claim: &Claim, variant: &Variant, tightest: usize) -> Point {
         let get = |figure: &super::rule::Figure, run: usize| {
             let experiment = figure.at().map_or("", |at| at.experiment);
-            let whole = self.whole.contains(claim.id);
-            let here = self.at.get(&(experiment, variant.clone(), whole));
-            let place = here.or_else(|| self.at.get(&(experiment, Variant::AsItIs, whole)));
-            let place = *place.ok_or_else(|| format!("{experiment} was not run"))?;
+            let place = self.place(experiment, variant, claim);
+            let place = place.ok_or_else(|| format!("{experiment} was not run"))?;
             runner::figure_of(&self.ready[place], &self.results[place], figure, run)
         };
         let judged = judge::judge(&claim.checks, 1, &get);
@@ -474,7 +522,7 @@ mod tests {
         };
         assert_eq!((one.holds(), one.met(0), one.met(1), one.met(2)), (2, 2, 3, 0));
         assert_eq!((one.band(), one.band_of(0), one.band_of(1)), (Some((0.5, 2.0)), one.band(), None));
-        assert_eq!(one.sentence(), "2 of 3 points of the space; decided by one hop /2");
+        assert_eq!(one.sentence(), "2 of 3 points of the space; decided by one hop /2 alone");
         one.decisive = Some(Decisive { alone: false, ..decisive });
         assert_eq!(one.decides(), ["one hop /2 with other costs"]);
         assert_eq!(one.range(), None);

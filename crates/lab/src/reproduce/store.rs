@@ -1,10 +1,13 @@
-//! Simulated runs in a file, so that a run can be interrupted and resumed, and divided among machines and merged.
+//! Runs in a file, so that a run of simulations can be interrupted and resumed, and divided among machines and merged.
 //!
 //! Each line is a JSON object: the first names the sources that were simulated, and each other has one run. A
-//! simulation gives the same numbers wherever it runs, so it does not matter which machine wrote a line.
+//! simulation gives the same numbers wherever it runs, so it does not matter which machine wrote a line. What was measured
+//! has a line for each run as well, and one that says on which machine. Only a page that is printed from the file reads these.
 
+use super::native::Conditions;
 use crate::measure::results::Run;
 use latchwork_console::failure::{Failure, Result};
+use latchwork_console::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -23,7 +26,25 @@ struct Head {
     sources: String,
 }
 
-/// Another line. Floating-point numbers are written as their bits, so that they come back as they were.
+/// Another line.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Run(Line),
+    Here(Here),
+}
+
+/// The machine on which experiments were measured, and what it was like meanwhile.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Here {
+    /// The machine.
+    pub machine: Machine,
+    /// What it was like.
+    pub conditions: Conditions,
+}
+
+/// One run. Floating-point numbers are written as their bits, so that they come back as they were.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -44,6 +65,9 @@ struct Line {
 #[derive(Default)]
 pub struct Store {
     known: HashMap<String, Outcome>,
+    here: Option<Here>,
+    /// Nothing is run: only what is known is printed.
+    frozen: bool,
     file: Option<(PathBuf, Mutex<Written>)>,
 }
 
@@ -112,6 +136,25 @@ impl Store {
         Ok(store)
     }
 
+    /// With the runs of these files. Nothing is run beside them.
+    pub fn frozen(files: &[PathBuf]) -> Result<Self> {
+        let mut store = Store { frozen: true, ..Store::default() };
+        for path in files {
+            store.read("--from-state", path)?;
+        }
+        Ok(store)
+    }
+
+    /// Whether nothing is run.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Where the runs that are known were measured.
+    pub fn here(&self) -> Option<&Here> {
+        self.here.as_ref()
+    }
+
     /// After all runs: an error if one of them is not in the file.
     pub fn check(&self) -> Result<()> {
         let Some((path, written)) = &self.file else { return Ok(()) };
@@ -143,9 +186,14 @@ impl Store {
             Some(Err(_)) => return Err(fail(&"it is not a file of simulated runs")),
         }
         for (at, line) in lines {
-            let line: Line =
+            let entry =
                 serde_json::from_str(line).map_err(|error| fail(&format!("line {}: {error}", at + 1)))?;
-            self.known.insert(line.key.clone(), line.into());
+            match entry {
+                Entry::Here(here) => self.here = Some(here),
+                Entry::Run(line) => {
+                    self.known.insert(line.key.clone(), line.into());
+                }
+            }
         }
         Ok(whole as u64)
     }
@@ -175,13 +223,21 @@ impl Store {
                 took,
             },
         };
-        if let Some((_, written)) = &self.file {
-            let mut text = serde_json::to_string(&line).expect("plain data");
-            text.push('\n');
-            // One write for each line: it is there as a whole, or is the last.
-            written.lock().expect("no thread panics while it holds the mutex").append(&text);
-        }
+        self.append(&line);
         line.into()
+    }
+
+    /// Writes to the file, if there is one, where the runs before it were measured.
+    pub fn put_here(&self, machine: &Machine, conditions: &Conditions) {
+        self.append(&Here { machine: machine.clone(), conditions: conditions.clone() });
+    }
+
+    fn append(&self, line: &impl Serialize) {
+        let Some((_, written)) = &self.file else { return };
+        let mut text = serde_json::to_string(line).expect("plain data");
+        text.push('\n');
+        // One write for each line: it is there as a whole, or is the last.
+        written.lock().expect("no thread panics while it holds the mutex").append(&text);
     }
 }
 

@@ -103,14 +103,16 @@ fn what_two_cpus_can_show_is_measured_here_and_shown_as_that() {
     let (report, json, page) =
         (scratch.join("report"), scratch.join("claims.json"), scratch.join("claims.md"));
     let paths = [&report, &json, &page].map(|path| path.to_str().unwrap());
+    let state = scratch.join("runs.jsonl");
+    let state = state.to_str().unwrap();
     let options = ["--runs", "1", "--report", paths[0], "--json", paths[1], "--markdown", paths[2]];
-    let run = output(&[&["reproduce", "--only", HERE][..], &options].concat());
+    let run = output(&[&["reproduce", "--only", HERE, "--state", state][..], &options].concat());
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     let text = stdout(&run);
     let row = text.lines().rfind(|line| line.trim_start().starts_with(HERE)).expect("the claim");
     assert!(row.contains(" here ") && text.contains("Here is "), "{text}");
 
-    let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let (claim, experiment) = (&document["claims"][0], &document["experiments"][0]);
     let verdict = claim["verdict"].as_str().unwrap();
     assert!(["holds", "depends", "contradicted", "cannot be shown here"].contains(&verdict), "{verdict}");
@@ -128,8 +130,15 @@ fn what_two_cpus_can_show_is_measured_here_and_shown_as_that() {
 
     let html = std::fs::read_to_string(report.join("index.html")).unwrap();
     assert!(html.contains("id=\"here-small\"") && html.contains("latchwork-lab bench hashtable-strategies"));
-    let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains(&format!("| {HERE} | here |")) && page.contains("Here is "), "{page}");
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains(&format!("| {HERE} | here |")) && text.contains("Here is "), "{text}");
+
+    // What was measured is printed again from the file.
+    let before = self::page(&page);
+    let options = ["--runs", "1", "--from-state", state, "--markdown", paths[2]];
+    let again = output(&[&["reproduce", "--only", HERE][..], &options].concat());
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    assert_eq!(before, self::page(&page));
 }
 
 #[test]
@@ -175,7 +184,9 @@ fn page(path: &std::path::Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let measured = |line: &&str| {
         // The first line has the path of this very page.
-        ["<!-- generated", "<!-- machine", "This run took"].iter().any(|start| line.starts_with(start))
+        ["<!-- generated", "<!-- machine", "This run took", "This page was printed"]
+            .iter()
+            .any(|start| line.starts_with(start))
     };
     text.lines().filter(|line| !measured(line)).collect::<Vec<_>>().join("\n")
 }
@@ -209,6 +220,30 @@ fn shards_and_a_run_that_is_resumed_give_the_page_of_one_run() {
     assert_eq!(one, page(&scratch.join("again.md")));
     assert_eq!(one, page(&scratch.join("merged.md")));
     assert!(one.contains("| 9 of 9 |"), "the share of the space: {one}");
+    assert!(
+        one.contains(
+            "1 of the 1 that were run over their space hold: 1 in at least half of it, 1 in all of it"
+        ),
+        "{one}"
+    );
+
+    // The files alone give the page as well. Where they do not have all of the space, the claim has no share.
+    let printed = |name: &str, files: &str| {
+        let state = ["--from-state", files, "--markdown", &at(name)];
+        let options = ["reproduce", "--only", CHEAP, "--seconds", "0.0002", "--runs", "2", "--sensitivity"];
+        let run = output(&[&options[..], &state].concat());
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        page(&scratch.join(name))
+    };
+    assert_eq!(one, printed("printed.md", &at("one.jsonl")));
+    assert_eq!(one, printed("printed.md", &both));
+    let text = std::fs::read_to_string(scratch.join("one.jsonl")).unwrap();
+    let some: Vec<&str> = text.lines().filter(|line| !line.contains("|joint 8|")).collect();
+    std::fs::write(scratch.join("some.jsonl"), some.join("\n") + "\n").unwrap();
+    let some = printed("some.md", &at("some.jsonl"));
+    assert!(some.contains("0 of the 1 simulated claims were also run over the space"), "{some}");
+    assert!(some.contains(&format!("may depend on them, too: {CHEAP}.")), "{some}");
+    assert!(!some.contains(" of 9") && some.contains("**1 of 1 claims hold"), "{some}");
 
     // A run that was ended while it wrote a line goes on after the line before.
     let text = std::fs::read_to_string(scratch.join("one.jsonl")).unwrap();
