@@ -354,7 +354,8 @@ fn many_locks_under_one() {
         assert!(all(tables, &[(A, Wish::LOCK), lock, (B, Wish::LOCK)]).is_none());
     }
     let in_bucket = |first: &u32| {
-        let next = |edge: &u32| Some(tables.edges[*edge as usize].next_in_bucket).filter(|edge| *edge != NONE);
+        let next =
+            |edge: &u32| Some(tables.edges[*edge as usize].next_in_bucket).filter(|edge| *edge != NONE);
         core::iter::successors(Some(*first).filter(|edge| *edge != NONE), next).count()
     };
     let lengths: Vec<_> = tables.buckets.iter().map(in_bucket).collect();
