@@ -131,7 +131,7 @@ fn rare_long_holds_among_short_ones() {
     for mutex in ["glibc", default_mutex()] {
         run(&Setting::new(mutex, "glibc"), &program, "rare", |run| {
             near_truth(run, "victim", "rarely")?;
-            // Of most waits, the CPU time of one in four was measured. Each stands for as many.
+            // Of most waits, the CPU time of one in sixteen was measured. Each stands for as many.
             let class = of(run.only(), Kind::Mutex).max_by_key(|class| class.counters.wait_nanos).unwrap();
             let (timed, wait) = (class.counters.timed_nanos, class.counters.wait_nanos);
             eprintln!("{timed} ns stand for {wait} ns");

@@ -18,7 +18,7 @@ use libc::{EBUSY, ETIMEDOUT, c_int};
 /// stands for as many.
 const TIMED: u32 = 8;
 /// See [`TIMED`].
-const TIMED_PERIOD: u32 = 4;
+const TIMED_PERIOD: u32 = 16;
 
 /// A wait of so many nanoseconds was probably spent asleep.
 const LONG: u64 = 5_000;
@@ -412,8 +412,8 @@ unsafe fn contended(
     waits::settle(local);
     let entry = place.entry;
     let relocks = core::mem::take(&mut local.relocks) == call.address && call.kind() == kind::MUTEX;
-    let Local { rates, chance, waits: looked, .. } = &mut **local;
-    let weight = rates.choose(chance, call.address, *looked);
+    let Local { rates, chance, .. } = &mut **local;
+    let weight = rates.choose(chance, call.address);
     let (object_index, class) = (entry.object.load(Relaxed), entry.class.load(Relaxed));
     let object = (object_index != NONE).then(|| record::<Object>(object_index));
     let serial = object.map_or(0, |object| object.serial.load(Relaxed));

@@ -134,17 +134,6 @@ pub(super) unsafe fn try_recursive(m: *mut Mutex, tid: u32) -> Option<(c_int, bo
     Some((0, false))
 }
 
-/// Whether no thread has begun to sleep for a normal mutex since the calling thread has locked it. `false`: that is not known.
-///
-/// # Safety
-///
-/// The mutex is live, and the calling thread holds it.
-#[inline(always)]
-pub(super) unsafe fn is_untried(m: *mut Mutex) -> bool {
-    // SAFETY: the caller's mutex is live. Before a thread of glibc's sleeps, it sets `__lock` to 2.
-    unsafe { (*m).kind.load(Relaxed) == settled(&KIND) && Fields::of(m).lock.load(Relaxed) == 1 }
-}
-
 /// Tries to lock a rwlock for reading. `None`: it is not as simple as that.
 ///
 /// # Safety

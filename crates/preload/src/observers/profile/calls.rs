@@ -10,7 +10,6 @@
 //! | waited, and is looked at closely ([`sampling`](super::sampling)) | also the stack, and the holders | as above, and the account ([`account`](super::account)) behind the wait |
 //! | holds while a thread waits that looks closely | its stack, its part in the wait | its stack before the attempt if a thread waits by then, else before the release |
 
-use super::at_once;
 use super::entries;
 use super::filter;
 use crate::state::abi::*;
@@ -96,19 +95,6 @@ impl Call {
     pub(super) unsafe fn is_nested(self) -> bool {
         // SAFETY: the caller says that the object is live.
         unsafe { self.is_recursive() && self.mutex().is_some_and(Mutex::is_nested) }
-    }
-
-    /// Whether no thread has begun to sleep for the object since the calling thread, which holds it, has acquired it. `false`: that
-    /// is not known.
-    ///
-    /// # Safety
-    ///
-    /// The object is live.
-    #[inline(always)]
-    pub(super) unsafe fn is_untried(self) -> bool {
-        let m = core::ptr::with_exposed_provenance_mut::<Mutex>(self.address);
-        // SAFETY: an object of this kind is a mutex, and the caller says that it is live.
-        self.kind() == kind::MUTEX && unsafe { at_once::is_untried(m) }
     }
 
     /// # Safety

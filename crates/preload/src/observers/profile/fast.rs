@@ -196,20 +196,18 @@ pub(super) fn is_nothing_to_release_of_rwlock(address: usize) -> bool {
     true
 }
 
-/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short
-/// or has delayed no thread. Then it notes that the thread has released the lock. `is_untried`: whether the lock says that no other
-/// thread has begun to sleep for it meanwhile. The clock is not read then: those that wait have been woken, and do not run.
+/// Whether the release of a lock that is watched has nothing to record: the thread holds it in a free section, which was short.
+/// Then it notes that the thread has released the lock.
 #[inline(always)]
-pub(super) fn is_short_and_free(address: usize, is_untried: impl FnOnce() -> bool) -> bool {
+pub(super) fn is_short_and_free(address: usize) -> bool {
     let Some(local) = threads::known(Current::get()) else { return false };
     if local.attention != 0 || local.session() != session::number() {
         return false;
     }
     let Some(entry) = local.shared.entries.of(address) else { return false };
-    if !entries::is_free(entry.depth.load(Relaxed)) {
-        return false;
-    }
-    if !is_untried() && is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed))) {
+    if !entries::is_free(entry.depth.load(Relaxed))
+        || is_long(clock::now().saturating_sub(entry.held_since.load(Relaxed)))
+    {
         return false;
     }
     entry.depth.store(0, Relaxed);

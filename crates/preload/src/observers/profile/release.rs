@@ -37,8 +37,7 @@ pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() 
 /// The object is live.
 #[inline(never)]
 unsafe fn release_free(call: Call, mut below: impl FnMut() -> c_int) -> c_int {
-    // SAFETY: the caller's object is live.
-    if fast::is_short_and_free(call.address, || unsafe { call.is_untried() }) {
+    if fast::is_short_and_free(call.address) {
         return below();
     }
     // SAFETY: the caller's object is live.

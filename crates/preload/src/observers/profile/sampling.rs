@@ -6,11 +6,10 @@
 //! change what is measured.
 //!
 //! So a thread looks closely at some of its waits: at all of its first ones for a lock, and then at one in so many that it comes
-//! to one for [`PERIOD`] of waiting, and later to one for [`LATER_PERIOD`]. While a thread looks closely, each section of the others
-//! costs two readings of the clock. So a thread that has looked at many waits chooses among long ones, too, up to [`LONG`]. The
-//! thread chooses by chance, before the wait, and from what it knows of earlier waits only. A chosen wait stands for as many as
-//! it was chosen from, its *weight*. So the sums of chosen waits are unbiased estimates of the sums of all. The reader knows the
-//! exact sums of each class, too, and makes the estimates agree with them.
+//! to one for [`PERIOD`] of waiting. A lock for which threads wait long has all its waits looked at, and a lock for which they
+//! wait shortly a few. The thread chooses by chance, before the wait, and from the lengths of earlier waits only. A chosen
+//! wait stands for as many as it was chosen from, its *weight*. So the sums of chosen waits are unbiased estimates of the sums
+//! of all. The reader knows the exact sums of each class, too, and makes the estimates agree with them.
 
 use super::chance::Chance;
 use super::filter;
@@ -18,14 +17,6 @@ use super::filter;
 /// How much waiting comes to one chosen wait, in nanoseconds. To look closely takes a few microseconds of several threads' time,
 /// so this makes it less than a hundredth of the time that is waited.
 const PERIOD: u32 = 500_000;
-/// The same for a thread that has looked at [`MANY`] waits.
-const LATER_PERIOD: u32 = 4_000_000;
-/// See [`LATER_PERIOD`].
-const MANY: u32 = 16;
-/// Of waits that are expected to be shorter than this, in nanoseconds, such a thread chooses one in [`LATER`] at most.
-const LONG: u32 = 32_000_000;
-/// See [`LONG`].
-const LATER: u32 = 8;
 /// Of a thread's waits for an object, so many first ones are all chosen.
 const FIRST: u32 = 8;
 /// The largest weight.
@@ -48,19 +39,12 @@ struct Rate {
 
 impl Rates {
     /// The thread is about to wait for the object at this address: for how many waits this one stands; 0: it is only counted.
-    /// `looked`: at how many waits the thread has looked closely.
-    pub(super) fn choose(&self, chance: &mut Chance, address: usize, looked: u32) -> u32 {
+    pub(super) fn choose(&self, chance: &mut Chance, address: usize) -> u32 {
         let rate = &self.0[filter::slot(address, RATES)];
         if rate.waits < FIRST {
             return 1;
         }
-        let expected = rate.expected.max(1);
-        let weight = match () {
-            () if looked < MANY => PERIOD / expected,
-            () if expected < LONG => (LATER_PERIOD / expected).max(LATER),
-            () => 1,
-        };
-        let weight = weight.clamp(1, MOST);
+        let weight = (PERIOD / rate.expected.max(1)).clamp(1, MOST);
         if weight == 1 || chance.one_in(weight) { weight } else { 0 }
     }
 
