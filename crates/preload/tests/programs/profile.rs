@@ -529,19 +529,29 @@ fn full_disk() {
     let disk = scratch().join("small-disk");
     let _ = fs::create_dir(&disk);
     let path = std::ffi::CString::new(disk.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: system calls with strings; the file system is this test's own.
-    let mount = || unsafe {
+    /// Ends the mount, also if the test fails.
+    struct Mounted<'a>(&'a std::ffi::CStr);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            // SAFETY: a string.
+            unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+    let mount = || {
         let options = c"size=128k".as_ptr().cast();
-        libc::mount(c"latchwork".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, options)
+        // SAFETY: a system call with strings; the file system is this test's own.
+        let status =
+            unsafe { libc::mount(c"latchwork".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, options) };
+        (status == 0).then(|| Mounted(&path))
     };
     let mut modes = Vec::new();
     for mode in ["counts", "threads", "crowd", "signals"] {
         // Each has a disk of its own: what one leaves may keep its room a little longer, while another process looks at it in
         // /proc.
-        if mount() != 0 {
+        let Some(_mounted) = mount() else {
             eprintln!("SKIPPED: this user may not mount a file system");
             return;
-        }
+        };
         let mut command = Setting::new("glibc", "glibc").command(&program);
         let output = watch(command.arg(mode).env("LATCHWORK_PROFILE", &disk), "profile.c on a full disk");
         let files = fs::read_dir(&disk).unwrap().map(|file| file.unwrap().path());
@@ -554,8 +564,6 @@ fn full_disk() {
             .map(|(_, count)| count)
             .sum();
         modes.push((mode, output.status.success(), dropped > 0));
-        // SAFETY: a string.
-        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
     }
     assert!(modes.iter().all(|(_, success, dropped)| *success && *dropped), "{modes:?}");
 }
