@@ -17,7 +17,7 @@
 use crate::ends::{self, Ends};
 use crate::reader::bytes::{get, u32_at, u64_at};
 use crate::reader::places::Places;
-use crate::reader::{Class, Counters, Kind, Module, Recording};
+use crate::reader::{Class, Kind, Module, Recording};
 use crate::trace::{
     self, Chunk, FRAMES, GONE, Header, MAGIC, MODULES, MODULES_AT, MOST_UNITS, NO_OBJECT, OBJECT_BITS,
     OBJECTS, OBJECTS_AT, Object, REMADE, SHARED, THREADS, THREADS_AT, Thread, UNIT, UNITS_AT, clock,
@@ -236,18 +236,7 @@ fn objects(file: &File, header: &[u8], places: &Places, named: &mut Recording) -
         let key = (number, address, if is_static { Vec::new() } else { frames.clone() });
         let class = *known.entry(key).or_insert_with(|| {
             named.stacks.push(frames);
-            named.classes.push(Class {
-                kind,
-                birth: named.stacks.len() - 1,
-                instances: 0,
-                address,
-                name: String::new(),
-                own: false,
-                counters: Counters::default(),
-                waits: Vec::new(),
-                holds: Vec::new(),
-                objects: Vec::new(),
-            });
+            named.classes.push(Class { birth: named.stacks.len() - 1, address, ..Class::new(kind) });
             named.classes.len() - 1
         });
         named.classes[class].instances += 1;

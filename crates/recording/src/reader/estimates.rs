@@ -1,7 +1,7 @@
 //! Pairs are estimates, from a part of the waits. The sums of a class are exact, so the pairs are made to agree with them.
 
 use super::sums::Sum;
-use super::{Cause, Class, Counters, Kind, Pair};
+use super::{Cause, Class, Counters, Pair};
 use std::collections::HashMap;
 
 /// The pairs from sums by class, waiter and cause: those of each class multiplied by one factor, so that the waits of all its
@@ -27,7 +27,7 @@ pub(super) fn calibrate(
     let mut looked_at = vec![false; classes.len()];
     for own in pairs.chunk_by_mut(|one, other| one.class == other.class) {
         let number = own[0].class;
-        if is_lock(&classes[number]) {
+        if classes[number].kind.is_lock() {
             looked_at[number] = agree(own, exact(&classes[number].counters));
         } else {
             looked_at[number] = true;
@@ -36,7 +36,8 @@ pub(super) fn calibrate(
     pairs.retain(|pair| looked_at[pair.class]);
     for (number, class) in classes.iter().enumerate() {
         let (waits, nanos) = exact(&class.counters);
-        if is_lock(class) && !looked_at[number] && (waits, nanos) != (0, 0) {
+        // Waits for conditions and units are all in the pairs.
+        if class.kind.is_lock() && !looked_at[number] && (waits, nanos) != (0, 0) {
             let unknown = |cause| Pair { class: number, waiter: 0, cause, waits, nanos, error_nanos: 0 };
             pairs.extend([unknown(Cause::Whole), unknown(Cause::Unknown)]);
         }
@@ -63,11 +64,6 @@ fn add_errors(pairs: &mut [Pair], squares: impl Fn(&Pair) -> u64) {
             pair.error_nanos = (variance.sqrt() * 1000.0) as u64;
         }
     }
-}
-
-/// Waits for conditions and units are all in the pairs.
-fn is_lock(class: &Class) -> bool {
-    !matches!(class.kind, Kind::Condvar | Kind::Semaphore | Kind::Barrier)
 }
 
 fn is_whole(pair: &Pair) -> bool {
@@ -123,20 +119,11 @@ fn spread<'a>(numbers: impl Iterator<Item = &'a mut u64>, sum: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::Kind;
 
     fn class(contended: u64, wait_nanos: u64) -> Class {
-        Class {
-            kind: Kind::Mutex,
-            birth: 0,
-            instances: 1,
-            address: 0,
-            name: String::new(),
-            own: false,
-            counters: Counters { contended, wait_nanos, ..Counters::default() },
-            waits: Vec::new(),
-            holds: Vec::new(),
-            objects: Vec::new(),
-        }
+        let counters = Counters { contended, wait_nanos, ..Counters::default() };
+        Class { instances: 1, counters, ..Class::new(Kind::Mutex) }
     }
 
     type Key = (usize, usize, Cause);

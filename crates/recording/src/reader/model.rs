@@ -104,6 +104,11 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// Whether threads acquire and release it.
+    pub fn is_lock(self) -> bool {
+        matches!(self, Self::Mutex | Self::RwLock | Self::Spin)
+    }
 }
 
 /// See [`layout::Counters`].
@@ -201,6 +206,24 @@ pub struct Class {
     pub holds: Vec<u64>,
     /// The totals of the objects that are alive.
     pub objects: Vec<Counters>,
+}
+
+impl Class {
+    /// One without objects, of which nothing is known.
+    pub fn new(kind: Kind) -> Self {
+        Class {
+            kind,
+            birth: 0,
+            instances: 0,
+            address: 0,
+            name: String::new(),
+            own: false,
+            counters: Counters::default(),
+            waits: Vec::new(),
+            holds: Vec::new(),
+            objects: Vec::new(),
+        }
+    }
 }
 
 /// Why threads waited.

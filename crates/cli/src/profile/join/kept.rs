@@ -1,11 +1,11 @@
 //! What kept the threads waiting that waited for locks when the recording ended.
 //!
 //! A deadlock is only what the holders of the locks show: a circle of threads, each of which waits for a lock that the next one
-//! holds; or a holder that has ended. A thread that holds a lock and calls `exit` keeps others waiting for ever, too, but that is the
-//! program's end.
+//! holds. A thread that holds a lock and calls `exit` keeps others waiting for ever, too, but that is the program's end.
 
 use super::super::model::Kept;
-use latchwork_recording::reader::{Kind, Recording};
+use latchwork_recording::reader::Recording;
+use std::collections::HashMap;
 
 /// The end of a way from a waiting thread to the holder of its lock, to the holder of that one's lock, and so on.
 enum End {
@@ -20,11 +20,12 @@ enum End {
 
 /// Adds the threads of a recording.
 pub fn count(recording: &Recording, kept: &mut Kept) {
+    let by_number = by_number(recording);
     for thread in 0..recording.threads.len() {
         if !waits_for_lock(recording, thread) {
             continue;
         }
-        let (way, end) = follow(recording, thread);
+        let (way, end) = follow(recording, &by_number, thread);
         let number = match end {
             End::Circle(back) if back == thread && way == 1 => &mut kept.by_itself,
             End::Circle(back) if back == thread => &mut kept.in_circle,
@@ -38,11 +39,11 @@ pub fn count(recording: &Recording, kept: &mut Kept) {
 }
 
 /// How many holders there are on the way from a waiting thread, and where the way ends.
-fn follow(recording: &Recording, from: usize) -> (usize, End) {
+fn follow(recording: &Recording, by_number: &HashMap<u32, usize>, from: usize) -> (usize, End) {
     let (mut thread, mut way) = (from, vec![from]);
     loop {
         let holder = recording.threads[thread].waiting.as_ref().map_or(0, |wait| wait.held_by);
-        let Some(holder) = find(recording, holder) else { return (way.len(), End::Unknown) };
+        let Some(&holder) = by_number.get(&holder) else { return (way.len(), End::Unknown) };
         match &recording.threads[holder] {
             _ if way.contains(&holder) => return (way.len(), End::Circle(holder)),
             ended if !ended.lives => return (way.len(), End::Ended),
@@ -54,46 +55,32 @@ fn follow(recording: &Recording, from: usize) -> (usize, End) {
     }
 }
 
-/// The thread with this number: the last one, if several had it.
-fn find(recording: &Recording, tid: u32) -> Option<usize> {
-    let threads = recording.threads.iter().enumerate();
-    let with_number = threads.filter(|(_, thread)| thread.tid == tid && tid != 0);
-    with_number.max_by_key(|(_, thread)| thread.started).map(|(index, _)| index)
+/// The threads by their numbers; of several that had the same number, the last one. Nothing has the number 0.
+fn by_number(recording: &Recording) -> HashMap<u32, usize> {
+    let mut threads: Vec<_> =
+        recording.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0).collect();
+    threads.sort_by_key(|(_, thread)| thread.started);
+    threads.into_iter().map(|(index, thread)| (thread.tid, index)).collect()
 }
 
 fn waits_for_lock(recording: &Recording, thread: usize) -> bool {
     let thread = &recording.threads[thread];
-    thread.lives
-        && thread.waiting.as_ref().is_some_and(|wait| {
-            matches!(recording.classes[wait.class].kind, Kind::Mutex | Kind::RwLock | Kind::Spin)
-        })
+    thread.lives && thread.waiting.as_ref().is_some_and(|wait| recording.classes[wait.class].kind.is_lock())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_recording::reader::{Class, Counters, Thread, Waiting};
+    use latchwork_recording::reader::{Class, Kind, Thread, Waiting};
 
     /// Threads with these numbers, each of which waits for a lock that another one holds, if that is not 0.
     fn recording(threads: &[(u32, Option<u32>)]) -> Recording {
-        let class = Class {
-            kind: Kind::Mutex,
-            birth: 0,
-            instances: 1,
-            address: 0,
-            name: String::new(),
-            own: false,
-            counters: Counters::default(),
-            waits: Vec::new(),
-            holds: Vec::new(),
-            objects: Vec::new(),
-        };
         let thread = |(tid, held_by): &(u32, Option<u32>)| {
             let waiting = held_by.map(|held_by| Waiting { class: 0, stack: 0, since: 0, held_by });
             Thread { tid: *tid, lives: true, waiting, ..Thread::default() }
         };
         let threads = threads.iter().map(thread).collect();
-        Recording { threads, classes: vec![class], ..Recording::default() }
+        Recording { threads, classes: vec![Class::new(Kind::Mutex)], ..Recording::default() }
     }
 
     fn kept(recording: &Recording) -> Kept {

@@ -10,7 +10,7 @@
 //! seldom write, and writes only to lines of its own.
 //!
 //! While threads wait for a lock, most of its short sections are *free* ([`Local::has_paid`]). A free section goes nearly the same
-//! way ([`count_free`]), and reads the clock at both ends, or only before ([`is_short_and_free`]).
+//! way ([`count_free`]), and reads the clock at both ends.
 //!
 //! A call on the short way does not say that it is inside ([`live`](super::live)). So the memory of the tables stays mapped when
 //! the recording ends: it becomes memory without a file, and the next recording takes its place. A thread that was preempted
