@@ -1,4 +1,4 @@
-# What scripts/kernel.sh and scripts/kernel-patched.sh share. They set $root before they read this file.
+# What scripts/kernel.sh and scripts/kernel-patched.sh share, and in part scripts/aarch64.sh. They set $root before they read this file.
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
@@ -6,9 +6,13 @@ fail() {
 }
 step() { printf '# %s\n' "$*"; }
 
-begin() { # begin SUFFIX: sets $out, $log and $pid_file; the files of the two scripts differ by the suffix
-    out=$(cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/kernel ||
+target_directory() { # where cargo builds
+    (cd "$root" && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/') ||
         fail "cargo does not say where it builds"
+}
+
+begin() { # begin SUFFIX: sets $out, $log and $pid_file; the files of the two scripts differ by the suffix
+    out=$(target_directory)/kernel
     mkdir -p "$out"
     # One at a time: a second one would write over the files of the first one, and stop its machine at its end.
     exec 9>"$out/lock$1"
