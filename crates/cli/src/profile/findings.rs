@@ -161,8 +161,8 @@ const STUCK_NS: u64 = 100_000_000;
 /// Says which locks threads still waited for at the end.
 fn still_waiting(profile: &Profile) -> Option<String> {
     let mut classes: Vec<&Class> = profile.locks.iter().filter(|class| class.waiting.threads > 0).collect();
-    classes.sort_by_key(|class| std::cmp::Reverse(class.waiting.longest_ns));
-    let longest_ns = classes.first()?.waiting.longest_ns;
+    classes.sort_by_key(|class| std::cmp::Reverse((class.waiting.threads, class.waiting.longest_ns)));
+    let longest_ns = classes.iter().map(|class| class.waiting.longest_ns).max()?;
     if longest_ns < STUCK_NS {
         return None;
     }
@@ -329,8 +329,9 @@ mod tests {
         // A moment's wait at the end is one of many.
         profile.locks[0].waiting.add(1_000, 0);
         assert!(verdict(&profile)[0].starts_with("Threads spent 38%"));
-        profile.locks[0].waiting.add(3_900_000_000, 1);
-        profile.locks[1].waiting.add(1_000_000_000, 2);
+        // The lock with most threads is named first, even if a thread waited longer for another.
+        profile.locks[0].waiting.add(3_000_000_000, 1);
+        profile.locks[1].waiting.add(3_900_000_000, 2);
         let name = &profile.locks[1].name;
         let waited = format!(
             "At the end 3 threads still waited for locks (2 for cache.mutex_ at Cache::evict (cache.cc:120), 1 for \
