@@ -59,6 +59,7 @@ macro_rules! programs {
 programs! {
     mutexes: "mutex.c" under_mutexes;
     condition_variables: "cond.c" under_mutexes;
+    notifications_by_the_holder: "held.c" under_mutexes;
     asynchronous_cancellation: "cancel.c" under_mutexes under_rwlocks;
     forks: "fork.c" under_mutexes under_rwlocks;
     objects_of_glibc: "foreign.c" under_mutexes under_rwlocks;

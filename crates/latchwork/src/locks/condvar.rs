@@ -22,6 +22,9 @@
 //! claimed makes no system call meanwhile: a producer that puts ten items wakes a lone consumer once. On the queues of
 //! `docs/condvars.md` this is worth a sixth.
 //!
+//! *A notifier may wake later.* [`announce`](RawCondvar::announce) is a notification without its system call. The caller makes that
+//! ([`wake_announced`](RawCondvar::wake_announced)) when it has released the mutex, without which no waiter could go on.
+//!
 //! *No claimed waiter sleeps on.* Claims do not name waiters. Call a waiter *due* if it will return without a further
 //! notification: the number has moved past its ticket and it does not sleep, or it was woken, or its deadline has passed. Call
 //! a claim *pending* until its notification has made its system call. The invariant is: CLAIMED is at most the number of due
@@ -260,8 +263,9 @@ impl<M: Machine> RawCondvar<M> {
         self.notify(u32::MAX);
     }
 
+    /// Wakes at most `count` waiters.
     #[inline]
-    fn notify(&self, count: u32) {
+    pub fn notify(&self, count: u32) {
         // Relaxed: a waiter that the caller's change concerns released the mutex before the caller locked it.
         if self.has_waiters() {
             self.wake(count);
@@ -272,12 +276,25 @@ impl<M: Machine> RawCondvar<M> {
     #[inline(never)]
     fn wake(&self, count: u32) {
         let sequence = &raw const self.sequence;
+        let sleepers = self.announce(count);
+        if sleepers != 0 {
+            // A waiter that found the number changed may have destroyed the condition variable: only
+            // the address is used.
+            Self::wake_announced(sequence, sleepers);
+        }
+    }
+
+    /// A notification of at most `count` waiters that wakes none yet: returns how many sleepers the caller must wake with
+    /// [`wake_announced`](Self::wake_announced). Until then the claimed waiters may sleep, so the caller must hold their mutex, and
+    /// call that as soon as it has released it.
+    #[must_use = "without `wake_announced`, claimed waiters sleep on"]
+    pub fn announce(&self, count: u32) -> u32 {
         let mut waiters = Waiters(self.waiters.load(Relaxed));
         let mut has_advanced = false;
         loop {
             if waiters.claimed() == waiters.count() {
                 if has_advanced || waiters.count() == 0 {
-                    return; // all are due or will be woken by pending claims, or there are none any more
+                    return 0; // all are due or will be woken by pending claims, or there are none any more
                 }
                 // (R) pairs with the futex, which is a full fence before it compares the word: a waiter that counts itself in
                 // unseen by the next load falls asleep behind all that are counted here.
@@ -296,9 +313,13 @@ impl<M: Machine> RawCondvar<M> {
         // Relaxed: what the waiter has to see, it sees through the mutex. The futex orders this
         // before the wake, and compares the word with the ticket under the same lock.
         self.sequence.fetch_add(1, Relaxed);
-        // A waiter that found the number changed may have destroyed the condition variable: only
-        // the address is used.
-        M::wake(sequence, count);
+        count
+    }
+
+    /// The system call of [`announce`](Self::announce). The condition variable may be gone: only the address of its
+    /// [`word`](Self::word) is used.
+    pub fn wake_announced(word: *const M::U32, sleepers: u32) {
+        M::wake(word, sleepers);
     }
 
     /// Whether there were waiters, a moment ago.
@@ -317,6 +338,8 @@ impl<M: Machine> RawCondvar<M> {
             return; // (A) pairs with `finish`
         }
         let mut waiters = self.waiters.fetch_or(Waiters::QUIET, Acquire) | Waiters::QUIET;
+        // The caller may be the thread that has announced a notification, and has not released the mutex yet.
+        M::wake(&self.sequence, u32::MAX);
         while waiters != Waiters::QUIET {
             M::wait(&self.waiters, waiters, None);
             // (A) pairs with `finish`. Every departure is a read-modify-write, so the last one stands for all.

@@ -138,6 +138,37 @@ fn produces_then_notifies<L: RawMutex>(market: &Market<L>) {
     market.arrived.notify_one();
 }
 
+/// Offers items, a notification for each, and wakes the waiters after the mutex has been released.
+fn announces<L: RawMutex, const ITEMS: usize>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(ITEMS);
+    let sleepers = (0..ITEMS).map(|_| market.arrived.announce(1)).sum();
+    market.unlock(token);
+    if sleepers != 0 {
+        RawCondvar::<Loom>::wake_announced(market.arrived.word(), sleepers);
+    }
+}
+
+/// Forgets to wake them.
+fn announces_only<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(1);
+    let _ = market.arrived.announce(1);
+    market.unlock(token);
+}
+
+/// Destroys the condition variable before it releases the mutex.
+fn announces_and_destroys<L: RawMutex>(market: &Market<L>) {
+    let token = market.mutex.lock();
+    market.offer(2);
+    let sleepers = market.arrived.announce(u32::MAX);
+    market.arrived.wait_until_quiet();
+    market.unlock(token);
+    if sleepers != 0 {
+        RawCondvar::<Loom>::wake_announced(market.arrived.word(), sleepers);
+    }
+}
+
 fn produces_twice<L: RawMutex>(market: &Market<L>) {
     produces_then_notifies(market);
     produces_then_notifies(market);
@@ -306,6 +337,38 @@ fn destroyed_when_quiet() {
         Market::<L>::new,
         &[consumes, consumes, produces_and_destroys],
         |market| assert_eq!(market.taken(), 2)
+    ));
+}
+
+/// A notifier announces its notifications with the mutex held, and wakes the waiters when it has released it; up to 3 preemptions
+/// (with three threads 2, 1 every day).
+#[test]
+fn announced_notifications() {
+    for_each_mutex!(L => bounded::<L>(3).check(Market::<L>::new, &[consumes, announces::<L, 1>], sold::<L, 1>));
+    for_each_mutex!(L if for_three::<L>() => Model::new(one_fewer_daily(2)).check(
+        Market::<L>::new,
+        &[consumes, consumes, announces::<L, 2>],
+        sold::<L, 2>
+    ));
+}
+
+/// Who waits until all waiters have left wakes those of an announcement; up to 2 preemptions.
+#[test]
+fn announced_and_destroyed() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check(
+        Market::<L>::new,
+        &[consumes, announces_and_destroys],
+        |market| assert_eq!(market.taken(), 1)
+    ));
+}
+
+/// Seeded: an announced waiter is not woken.
+#[test]
+fn finds_announcement_without_wake() {
+    for_each_mutex!(L if for_three::<L>() => Model::new(2).check_fails(
+        Market::<L>::new,
+        &[consumes, announces_only],
+        sold::<L, 1>
     ));
 }
 

@@ -2,7 +2,9 @@
 //!
 //! | bytes | contents |
 //! |---|---|
-//! | 0..24 | the raw condition variable, and unused bytes |
+//! | 0..8 | the raw condition variable |
+//! | 8..16 | the mutex of its waiters |
+//! | 16..24 | unused |
 //! | 24..40 | glibc's `__wrefs`, at 28 or 36: zero in an object of ours |
 //! | 40..44 | flags: the clock of its deadlines, whether statistics have counted it, and the fork generation |
 //!
@@ -168,7 +170,7 @@ unsafe extern "C" fn signal(c: *mut Cond) -> c_int {
         return unsafe { REAL.cond_signal.get()(core::ptr::from_ref(c).cast_mut()) };
     }
     attend(c);
-    c.raw.notify_one();
+    notify(c, 1);
     0
 }
 
@@ -180,8 +182,16 @@ unsafe extern "C" fn broadcast(c: *mut Cond) -> c_int {
         return unsafe { REAL.cond_broadcast.get()(core::ptr::from_ref(c).cast_mut()) };
     }
     attend(c);
-    c.raw.notify_all();
+    notify(c, u32::MAX);
     0
+}
+
+/// Notifies at most `count` waiters: when the calling thread unlocks their mutex, if it holds that.
+#[inline(always)]
+fn notify(c: &Cond, count: u32) {
+    if c.raw.has_waiters() && !mutex::holder::defer(c, count) {
+        c.raw.notify(count);
+    }
 }
 
 /// Makes the object ready, and counts a notification.
@@ -247,6 +257,10 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         }
         counters::call(Family::Cond);
         counters::contended(Family::Cond);
+        // A notifier compares it with the mutex that it holds, and looks at it only if that is the same.
+        if c.mutex.load(Relaxed) != w.mutex {
+            c.mutex.store(w.mutex, Relaxed);
+        }
         w.ticket = c.raw.prepare();
         w.word = core::ptr::from_ref(c.raw.word());
         let error = leave(w.mutex, &mut w.counted);

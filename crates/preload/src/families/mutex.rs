@@ -7,9 +7,9 @@
 //! | 0..16 | `raw` | the raw lock, or a pointer to one that does not fit (`state::place`). Zero bytes, as a static initialiser leaves them, are an unlocked lock |
 //! | 16..18 | `kind`, low half | glibc's kind, and the flags below |
 //! | 18..20 | `kind`, high half | the fork generation in which the mutex was last used (`state::generation`) |
-//! | 20..24 | `count` | how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held |
-//! | 24..32 | `owner` | low 40 bits, of a recursive or an error-checking mutex: the number of the thread that holds it, or 0. High 24 bits: how many threads wait for a condition variable and will lock this mutex again |
-//! | 32..40 | `token` | what the raw lock's `unlock` needs: a queue node, for example |
+//! | 20..24 | `count` | how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held; how many waiters the unlock of a normal one wakes ([`holder`]) |
+//! | 24..32 | `owner` | low 40 bits, of a recursive or an error-checking mutex, and of a normal one that [`NAMES_HOLDER`]: the number of the thread that holds it, or 0. High 24 bits: how many threads wait for a condition variable and will lock this mutex again |
+//! | 32..40 | `token` | what the raw lock's `unlock` needs: a queue node, for example; or where those waiters sleep |
 //!
 //! A mutex is *ours* if this library serves it, and glibc's otherwise ([`is_of_glibc`]). It is *live* from its
 //! initialisation until its memory is freed: a destroyed mutex is live, and glibc's. `LATCHWORK_MUTEX` names the *selected lock*,
@@ -24,6 +24,7 @@
 //! | 1 + `SERVED` | recursive | first use, `init`, `mtx_init` | `destroy` |
 //! | 2 + `SERVED` | error-checking | first use, `init` | `destroy` |
 //! | 3 + `SERVED` | adaptive | first use, `init` | any call that finds this state: it makes the mutex normal |
+//! | 0 + `SERVED` + [`NAMES_HOLDER`] | normal, and its holder is recorded: [`holder`] has its fast paths | the first wait for a condition variable | `destroy` |
 //! | + a number in [`CHOICE`] | as above, but another lock than the selected one serves it ([`choice`]); [`chosen`] has its fast paths | first use, `init` | `destroy` |
 //! | 0 to 3, + [`LEFT_TO_GLIBC`] | glibc's, by choice, or because it has served the mutex before set-up | first use, `init` | `destroy` |
 //! | + [`IN_SHARED_MEMORY`] | as above, but several processes may use the mutex: the fast paths do not serve it, and it is never mended | `generation::repair` | `destroy` |
@@ -56,8 +57,8 @@
 //!
 //! # The holder
 //!
-//! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded. A recursive or an error-checking
-//! mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and `token`, so the raw lock's acquire
+//! A thread holds a normal mutex if it has locked the raw lock. The thread is not recorded, unless condition variables have used the
+//! mutex ([`holder`]). A recursive or an error-checking mutex records its holder. Only the holder of the raw lock writes `owner`, `count` and `token`, so the raw lock's acquire
 //! and release order these accesses and all of them are relaxed. The exceptions are [`make`] and [`mend`], which run while
 //! no other thread uses the mutex.
 //!
@@ -113,6 +114,7 @@ use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, c_int, timespec};
 use raw::{OPERATIONS, Operations, operations};
 
 pub(crate) mod chosen;
+pub(crate) mod holder;
 pub(crate) mod raw;
 mod users;
 
@@ -151,6 +153,9 @@ unsafe extern "C" fn lock_slow<L: RawMutex<Machine = Native>>(m: *mut Mutex) -> 
     // SAFETY: the program passes a live mutex. A normal one that is marked as served is one of ours.
     unsafe {
         let kind = (*m).kind.load(Acquire); // pairs with (A) in `generation::repair`
+        if kind & NAMES_HOLDER != 0 && MUTEX_WORD_IF_UNCOUNTED.is(kind & !NAMES_HOLDER) {
+            return holder::lock::<L>(m);
+        }
         let is_first_use = kind & SERVED == 0 && MUTEX_WORD_IF_UNCOUNTED.is(kind | SERVED);
         // Many programs lock each of many mutexes from a static initialiser only once. So the first lock has a shorter path
         // than `acquire_any`. It counts no call: the comparison has shown that statistics are off. It chooses no lock for this
@@ -202,7 +207,11 @@ pub(crate) unsafe extern "C" fn try_weak(m: *mut Mutex) -> c_int {
         if !is_normal_and_uncounted(&*m) {
             return trylock_slow(m);
         }
-        if (operations(&*m).try_lock_weak)(&*m) { 0 } else { EBUSY }
+        if !(operations(&*m).try_lock_weak)(&*m) {
+            return EBUSY;
+        }
+        holder::note_if_named(&*m);
+        0
     }
 }
 
@@ -277,7 +286,11 @@ unsafe fn acquire(m: &Mutex, timeout: Timeout) -> c_int {
     // call with a timeout barges past them, because POSIX lets it fail only if the mutex is not free.
     let attempt = if matches!(timeout, Timeout::Never) { lock.try_lock_weak } else { lock.try_lock };
     // SAFETY: the caller's mutex is a live one of ours.
-    unsafe { if attempt(m) { 0 } else { acquire_contended(m, timeout) } }
+    let result = unsafe { if attempt(m) { 0 } else { acquire_contended(m, timeout) } };
+    if result == 0 {
+        holder::note_if_named(m);
+    }
+    result
 }
 
 /// The part of [`acquire`] after a failed attempt: waits, or returns EBUSY if it may not, and EINVAL if the time is invalid.
@@ -323,6 +336,11 @@ unsafe extern "C" fn unlock_slow(m: *mut Mutex) -> c_int {
         let m = &*m;
         match classify(m) {
             Class::OfGlibc => return REAL.mutex_unlock.get()(core::ptr::from_ref(m).cast_mut()),
+            Class::Normal if m.kind.load(Relaxed) & NAMES_HOLDER != 0 => {
+                let lock = operations(m);
+                holder::unlock(m, |m| (lock.is_locked)(m), |m| (lock.unlock)(m));
+                return 0;
+            }
             Class::Normal => {} // `raw::unlock` finds out whether a thread holds it
             Class::Recursive | Class::ErrorChecking => {
                 if owner(m) != identity::me() {
@@ -411,6 +429,9 @@ unsafe fn mend(m: &Mutex, kind: u32) {
         let is_held = if records_owner { owner(m) != 0 } else { (lock.is_locked)(m) };
         // Without the bits that count the waiters of condition variables.
         m.owner.store(owner(m), Relaxed);
+        if !records_owner {
+            m.count.store(0, Relaxed);
+        }
         (lock.reset)(m);
         if is_held {
             // This succeeds (its result is ignored), because the lock is free and no other thread uses it. It also stores a new token.
@@ -535,6 +556,7 @@ pub(super) unsafe fn note_waiter(m: &Mutex) -> Counted {
         return Counted::No;
     }
     m.owner.store(m.owner.load(Relaxed).wrapping_add(WAITER), Relaxed);
+    holder::names_holder(m);
     Counted::Here
 }
 
@@ -569,7 +591,7 @@ pub(super) fn is_of_glibc(m: &Mutex) -> bool {
 /// The same for its `kind`. A mutex with an unknown flag is glibc's too: glibc refuses it with EINVAL, or knows the flag.
 fn word_is_of_glibc(kind: u32) -> bool {
     let choice = if kind & SERVED != 0 { CHOICE } else { 0 };
-    kind & LOW & !(KIND | SERVED | IN_SHARED_MEMORY | choice) != 0
+    kind & LOW & !(KIND | SERVED | NAMES_HOLDER | IN_SHARED_MEMORY | choice) != 0
 }
 
 /// Whether the choice of locks leaves a mutex with this `kind` to glibc. A destroyed mutex has all flags, and is not one of these.
@@ -578,11 +600,11 @@ fn is_left_to_glibc(kind: u32) -> bool {
     kind & (GLIBC_MUTEX | SERVED | LEFT_TO_GLIBC) == LEFT_TO_GLIBC
 }
 
-/// Whether a fast path may serve the mutex with the lock that its word names.
+/// Whether [`acquire`] may serve the mutex without a further look.
 #[inline(always)]
 fn is_normal_and_uncounted(m: &Mutex) -> bool {
     // (A): see `Expected::is_in`.
-    MUTEX_WORD_IF_UNCOUNTED.is(m.kind.load(Acquire) & !CHOICE)
+    MUTEX_WORD_IF_UNCOUNTED.is(m.kind.load(Acquire) & !(CHOICE | NAMES_HOLDER))
 }
 
 /// Why a mutex is glibc's. A destroyed one counts as robust, and one with an unknown flag as process-shared.

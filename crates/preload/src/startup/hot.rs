@@ -7,8 +7,9 @@
 
 use super::entry::ENTRIES;
 use crate::families::{mutex, rwlock};
-use crate::state::abi::{Mutex, RwLock};
+use crate::state::abi::{Mutex, NAMES_HOLDER, RwLock};
 use crate::state::generation::{MUTEX_WORD_IF_RECOMMENDED, RWLOCK_WORD_IF_RECOMMENDED};
+use core::sync::atomic::Ordering::Acquire;
 use latchwork::locks::for_assembly::CompareMutex;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::locks::mutex::shfl::RawShfl;
@@ -44,7 +45,7 @@ pub(super) unsafe extern "C" fn latchwork_hot_lock(m: *mut Mutex) -> c_int {
             }
             return mutex::wait(m);
         }
-        ENTRIES.mutex_lock.get()(m)
+        lock_another(m)
     }
 }
 
@@ -54,13 +55,68 @@ pub(super) unsafe extern "C" fn latchwork_hot_unlock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; this word says that its raw lock is the recommended one.
     unsafe {
         if MUTEX_WORD_IF_RECOMMENDED.is_in(&(*m).kind) {
-            if !mutex::raw::raw::<Recommended>(&*m).release() {
-                mutex::raw::unlock::<Recommended>(&*m);
-            }
+            release(&*m);
+            return 0;
+        }
+        unlock_another(m)
+    }
+}
+
+/// Unlocks the raw lock.
+///
+/// # Safety
+///
+/// The mutex is a live one of ours, which the recommended lock serves.
+#[inline(always)]
+unsafe fn release(m: &Mutex) {
+    // SAFETY: the caller's mutex has the recommended lock.
+    unsafe {
+        if !mutex::raw::raw::<Recommended>(m).release() {
+            mutex::raw::unlock::<Recommended>(m);
+        }
+    }
+}
+
+/// Locks any other mutex: one that names its holder, or that the code here does not serve.
+///
+/// # Safety
+///
+/// The program passes a live mutex.
+#[inline(never)]
+unsafe extern "C" fn lock_another(m: *mut Mutex) -> c_int {
+    // SAFETY: the program's live mutex. If it names its holder and has this word otherwise, its raw lock is the recommended one.
+    unsafe {
+        if names_holder(&*m) {
+            return mutex::holder::lock::<Recommended>(m);
+        }
+        ENTRIES.mutex_lock.get()(m)
+    }
+}
+
+/// Unlocks any other mutex.
+///
+/// # Safety
+///
+/// As [`lock_another`].
+#[inline(never)]
+unsafe extern "C" fn unlock_another(m: *mut Mutex) -> c_int {
+    // SAFETY: as in `lock_another`.
+    unsafe {
+        if names_holder(&*m) {
+            let is_locked = |m: &Mutex| mutex::raw::raw::<Recommended>(m).is_locked();
+            mutex::holder::unlock(&*m, is_locked, |m| release(m));
             return 0;
         }
         ENTRIES.mutex_unlock.get()(m)
     }
+}
+
+/// Whether the mutex names its holder, and the recommended lock serves it.
+#[inline(always)]
+fn names_holder(m: &Mutex) -> bool {
+    // (A): see `Expected::is_in`. No mutex has this word if another lock was chosen: `NAMES_HOLDER` is one of its bits.
+    let word = m.kind.load(Acquire);
+    word & NAMES_HOLDER != 0 && MUTEX_WORD_IF_RECOMMENDED.is(word & !NAMES_HOLDER)
 }
 
 #[cfg_attr(versioned, unsafe(no_mangle))]

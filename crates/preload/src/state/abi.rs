@@ -9,7 +9,7 @@
 //! The module of each family says which states its object has, and which functions change them.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use latchwork::locks::condvar::RawCondvar;
 use latchwork::locks::semaphore::RawSemaphore;
 use latchwork::machine::Native;
@@ -28,13 +28,15 @@ pub(crate) struct Mutex {
     /// Bytes 16 to 19. Low half: glibc's `__kind` (0 to 3, and the flags [`GLIBC_MUTEX`]), and [`SERVED`].
     /// High half: the fork generation in which this library last used the mutex.
     pub kind: AtomicU32,
-    /// Bytes 20 to 23: how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held.
+    /// Bytes 20 to 23: how many times the owner holds a recursive mutex; 1 in an error-checking mutex that is held. In a mutex
+    /// that [`NAMES_HOLDER`]: how many waiters its unlock will wake.
     pub count: AtomicU32,
     /// Bytes 24 to 31. Low [`identity::BITS`](super::identity::BITS): the thread that holds a recursive or an
-    /// error-checking mutex. The bits above: how many waiters of condition variables will lock the mutex again. Only
+    /// error-checking mutex, or one that [`NAMES_HOLDER`]. The bits above: how many waiters of condition variables will lock the mutex again. Only
     /// the holder writes either part.
     pub owner: AtomicU64,
-    /// Bytes 32 to 39: the token that the raw lock's `unlock` needs.
+    /// Bytes 32 to 39: the token that the raw lock's `unlock` needs. In a mutex that [`NAMES_HOLDER`]: where the waiters sleep that
+    /// its unlock will wake.
     pub token: AtomicUsize,
 }
 
@@ -143,9 +145,11 @@ impl RwLock {
 /// `pthread_cond_t` and `cnd_t`, 48 bytes.
 #[repr(C, align(8))]
 pub(crate) struct Cond {
-    /// Bytes 0 to 15.
+    /// Bytes 0 to 7.
     pub raw: RawCondvar<Native>,
-    _unused: [u32; (24 - size_of::<RawCondvar<Native>>()) / 4],
+    /// Bytes 8 to 15: the mutex of its waiters, or null if its unlock wakes no waiters.
+    pub mutex: AtomicPtr<Mutex>,
+    _unused: [u32; 2],
     /// Bytes 24 to 39 contain glibc's `__wrefs`, at 28 (glibc 2.41 and later) or at 36 (before). Its lowest bit marks
     /// an object of glibc's. In an object of ours they stay zero.
     _wrefs: [u32; 4],
@@ -176,6 +180,7 @@ pub(crate) type Attr = c_void;
 const _: () = {
     assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56 && size_of::<Cond>() == 48);
     assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Cond, flags) == 40);
+    assert!(core::mem::offset_of!(Cond, _wrefs) == 24);
     assert!(core::mem::offset_of!(RwLock, flags) == 48 && core::mem::offset_of!(RwLock, serial) == 52);
     assert!(size_of::<Sem>() == 32 && core::mem::offset_of!(Sem, mark) == 8);
 };
@@ -199,6 +204,10 @@ pub(crate) const SHARED: u32 = 0x80;
 /// Mutex: this library has used it. glibc's functions know no kind with this bit and refuse it, with EINVAL, before they
 /// touch the lock. So a library that binds past this one neither gets a mutex that is held nor harms its waiters.
 pub(crate) const SERVED: u32 = 4;
+
+/// Mutex with [`SERVED`]: a normal one that a thread has waited with, for a condition variable. Its holder is recorded, and its unlock
+/// wakes the waiters that the holder has notified ([`holder`](crate::families::mutex::holder)).
+pub(crate) const NAMES_HOLDER: u32 = 0x8000;
 
 /// Mutex with [`SERVED`], or rwlock with [`RWLOCK_OURS`]: the number of the lock that serves it
 /// ([`choice`](super::choice)). 0 in a process without a lock per lock.

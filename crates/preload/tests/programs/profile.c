@@ -781,8 +781,19 @@ static void *woken_thread(void *number)
     return NULL;
 }
 
-// A thread waits for a condition. Another one signals it, and keeps the mutex for long.
+// A thread waits for a condition. Another one takes the mutex and keeps it for long, while a third one signals the first. (If the holder
+// signalled it, it would wake at the unlock.)
 static uint64_t kept;
+static pthread_barrier_t keeps;
+
+static void *signalling_thread(void *unused)
+{
+    for (int i = 0; i < rounds; i++) {
+        pthread_barrier_wait(&keeps);
+        pthread_cond_signal(&cond);
+    }
+    return unused;
+}
 
 SITE(keeping)(void)
 {
@@ -794,7 +805,7 @@ SITE(keeping)(void)
     pthread_mutex_lock(&mutex);
     at_condition = 0;
     signalled = 1;
-    pthread_cond_signal(&cond);
+    pthread_barrier_wait(&keeps);
     uint64_t start = now();
     sleep_ms(20);
     kept += now() - start;
@@ -1262,8 +1273,12 @@ int main(int argc, char **argv)
         parallel(3, woken_thread);
         report();
     } else if (!strcmp(mode, "kept")) {
+        pthread_t signalling;
         pthread_barrier_init(&ready, NULL, 2);
+        pthread_barrier_init(&keeps, NULL, 2);
+        pthread_create(&signalling, NULL, signalling_thread, NULL);
         parallel(2, keeping_thread);
+        pthread_join(signalling, NULL);
         report();
         printf("time %lu kept\n", kept);
     } else if (!strcmp(mode, "passed")) {

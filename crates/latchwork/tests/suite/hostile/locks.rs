@@ -257,7 +257,11 @@ pub fn waiting() {
         one.wait(|| (), Some(deadline));
     }
     one.word().store(u32::MAX, Relaxed);
+    one.notify(0);
     one.notify_one();
+    // Announced, and woken more often than that, and elsewhere.
+    let sleepers = one.announce(u32::MAX) + other.announce(1);
+    RawCondvar::<Native>::wake_announced(other.word(), sleepers + 1);
     one.finish(ticket, latchwork::machine::Wait::TimedOut);
     one.wait_until_quiet();
     // One more waiter leaves than has come.

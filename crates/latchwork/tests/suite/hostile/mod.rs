@@ -85,8 +85,8 @@ fn deadlines() -> [Deadline; 3] {
 const LISTED: &[(&str, &str)] = &[
     (
         "locks/condvar.rs",
-        "value new_in wait prepare word is_notified block finish abandon offer_processor notify_one notify_all \
-         has_waiters wait_until_quiet",
+        "value new_in wait prepare word is_notified block finish abandon offer_processor notify notify_one \
+         notify_all announce wake_announced has_waiters wait_until_quiet",
     ),
     (
         "machine/group.rs",

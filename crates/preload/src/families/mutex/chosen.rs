@@ -5,7 +5,7 @@
 //! the lock, and one call through a pointer.
 
 use super::raw::{OPERATIONS, Operations, operations};
-use super::{acquire_any, is_left_to_glibc, is_normal_and_uncounted, trylock_slow, unlock_slow, wait};
+use super::{acquire, acquire_any, is_left_to_glibc, is_normal_and_uncounted, trylock_slow, unlock_slow};
 use crate::families::timeout::Timeout;
 use crate::state::abi::{CHOICE, Mutex};
 use crate::state::choice::Choice;
@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::*;
 use latchwork::locks::mutex::RawMutex;
 use latchwork::machine::Native;
 use latchwork::registry::{Visitor, visit};
-use libc::{EBUSY, c_int};
+use libc::c_int;
 
 /// Gives every lock its number, and serves the family object by object. `install` of the family has run.
 pub(crate) fn install() {
@@ -35,7 +35,7 @@ unsafe extern "C" fn lock(m: *mut Mutex) -> c_int {
     // SAFETY: the program passes a live mutex; its word says that it is one of ours, or that glibc may have it.
     unsafe {
         if is_normal_and_uncounted(&*m) {
-            return if (operations(&*m).try_lock_weak)(&*m) { 0 } else { wait(m) };
+            return acquire(&*m, Timeout::Never);
         }
         if is_left_to_glibc((*m).kind.load(Relaxed)) && !counters::on() {
             return REAL.mutex_lock.get()(m);
@@ -55,7 +55,7 @@ unsafe extern "C" fn trylock(m: *mut Mutex) -> c_int {
     // SAFETY: as in `lock`.
     unsafe {
         if is_normal_and_uncounted(&*m) {
-            return if (operations(&*m).try_lock)(&*m) { 0 } else { EBUSY };
+            return acquire(&*m, Timeout::Immediate);
         }
         if is_left_to_glibc((*m).kind.load(Relaxed)) && !counters::on() {
             return REAL.mutex_trylock.get()(m);

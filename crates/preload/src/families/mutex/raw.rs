@@ -84,6 +84,8 @@ pub(crate) unsafe fn unlock<L: RawMutex<Machine = Native>>(m: &Mutex) {
 
 /// What the code that exists once for all locks asks of a raw lock. The condition of each function is that of [`raw`].
 pub(super) struct Operations {
+    /// Whether `unlock` needs what `keep` stores.
+    pub has_token: bool,
     pub try_lock: unsafe fn(&Mutex) -> bool,
     pub try_lock_weak: unsafe fn(&Mutex) -> bool,
     /// Waits, after an attempt that failed.
@@ -107,6 +109,7 @@ impl Operations {
         // SAFETY: each function is called under the condition that `Operations` states, which is that of `raw`.
         unsafe {
             Operations {
+                has_token: size_of::<L::Token>() != 0,
                 try_lock: try_lock::<L>,
                 try_lock_weak: try_lock_weak::<L>,
                 lock_contended: |m| keep::<L>(m, raw::<L>(m).lock_contended()),

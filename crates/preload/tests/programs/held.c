@@ -1,0 +1,360 @@
+/* Notifications by the thread that holds the waiters' mutex: each reaches its waiter, however the mutex is released. */
+#include "check.h"
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+
+struct place {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    int waiting, items, taken;
+    volatile int thread; /* the last waiter's */
+};
+
+static void begin(struct place *p)
+{
+    memset(p, 0, sizeof *p);
+    OK(pthread_mutex_init(&p->mutex, NULL));
+    OK(pthread_cond_init(&p->cond, NULL));
+}
+
+static void *take(void *argument)
+{
+    struct place *p = argument;
+    OK(pthread_mutex_lock(&p->mutex));
+    p->waiting++;
+    p->thread = syscall(SYS_gettid);
+    while (!p->items)
+        OK(pthread_cond_wait(&p->cond, &p->mutex));
+    p->items--;
+    p->taken++;
+    OK(pthread_mutex_unlock(&p->mutex));
+    return NULL;
+}
+
+/* Returns with the mutex held, when so many threads wait. */
+static void lock_when_waiting(struct place *p, int count)
+{
+    for (;;) {
+        OK(pthread_mutex_lock(&p->mutex));
+        if (p->waiting == count)
+            return;
+        OK(pthread_mutex_unlock(&p->mutex));
+        sleep_ms(1);
+    }
+}
+
+static void offer(struct place *p)
+{
+    p->items++;
+    OK(pthread_cond_signal(&p->cond));
+}
+
+static void end(struct place *p)
+{
+    OK(pthread_mutex_destroy(&p->mutex));
+    OK(pthread_cond_destroy(&p->cond));
+}
+
+/* Whether a thread sleeps on a word in this object. -1: the kernel does not say. */
+static int sleeps_in(int thread, const void *object, size_t size)
+{
+    char path[64], text[200] = "";
+    long call = -1;
+    unsigned long word = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    int file = open(path, O_RDONLY);
+    if (file < 0)
+        return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0)
+        return -1;
+    return sscanf(text, "%ld %lx", &call, &word) == 2 && call == SYS_futex
+        && word - (uintptr_t)object < size;
+}
+
+/* With the default mutex, a waiter that the holder notifies sleeps on until the mutex is released. */
+static void at_the_unlock(void)
+{
+    const char *lock = getenv("LATCHWORK_MUTEX");
+    struct place p;
+    int sleeps;
+    begin(&p);
+    pthread_t thread = start(take, &p);
+    lock_when_waiting(&p, 1);
+    while (!(sleeps = sleeps_in(p.thread, &p.cond, sizeof p.cond)))
+        sleep_ms(1);
+    offer(&p);
+    sleep_ms(50); /* otherwise the waiter would be awake by now, or wait for the mutex */
+    if (sleeps == 1 && lock && strcmp(lock, "shfl") == 0)
+        EQ(sleeps_in(p.thread, &p.cond, sizeof p.cond), 1);
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(thread);
+    end(&p);
+}
+
+/* The mutex was taken in another way than by pthread_mutex_lock. */
+static void however_it_was_taken(void)
+{
+    for (int way = 0; way < 4; way++) {
+        struct place p;
+        struct timespec time = in_ms(CLOCK_REALTIME, 100000);
+        begin(&p);
+        pthread_t thread = start(take, &p);
+        lock_when_waiting(&p, 1);
+        if (way == 3) {
+            time = in_ms(CLOCK_REALTIME, 5); /* this thread's own wait takes the mutex again */
+            EQ(pthread_cond_timedwait(&p.cond, &p.mutex, &time), ETIMEDOUT);
+        } else {
+            OK(pthread_mutex_unlock(&p.mutex));
+            if (way == 0) {
+                while (pthread_mutex_trylock(&p.mutex) != 0)
+                    sleep_ms(1);
+            } else if (way == 1) {
+                OK(pthread_mutex_timedlock(&p.mutex, &time));
+            } else {
+                time = in_ms(CLOCK_MONOTONIC, 100000);
+                OK(pthread_mutex_clocklock(&p.mutex, CLOCK_MONOTONIC, &time));
+            }
+        }
+        offer(&p);
+        OK(pthread_mutex_unlock(&p.mutex));
+        join(thread);
+        end(&p);
+    }
+}
+
+/* One section has a notification for each of many waiters, and one for another condition variable. */
+static struct place many, few;
+static void *take_few(void *unused)
+{
+    OK(pthread_mutex_lock(&many.mutex)); /* the same mutex */
+    few.waiting++;
+    while (!few.items)
+        OK(pthread_cond_wait(&few.cond, &many.mutex));
+    few.items--;
+    OK(pthread_mutex_unlock(&many.mutex));
+    return unused;
+}
+static void several_in_a_section(void)
+{
+    pthread_t threads[8], other;
+    begin(&many);
+    begin(&few);
+    for (int i = 0; i < 8; i++)
+        threads[i] = start(take, &many);
+    other = start(take_few, NULL);
+    for (;;) {
+        lock_when_waiting(&many, 8);
+        if (few.waiting)
+            break;
+        OK(pthread_mutex_unlock(&many.mutex));
+        sleep_ms(1);
+    }
+    for (int i = 0; i < 8; i++) {
+        offer(&many);
+        if (i == 4)
+            offer(&few);
+    }
+    OK(pthread_mutex_unlock(&many.mutex));
+    for (int i = 0; i < 8; i++)
+        join(threads[i]);
+    join(other);
+    EQ(many.taken, 8);
+    end(&many);
+    end(&few);
+}
+
+/* Two mutexes with waiters are held at once, and released in either order. */
+static void nested(int in_order)
+{
+    struct place outer, inner;
+    begin(&outer);
+    begin(&inner);
+    pthread_t a = start(take, &outer), b = start(take, &inner);
+    lock_when_waiting(&outer, 1);
+    lock_when_waiting(&inner, 1);
+    offer(&inner);
+    offer(&outer);
+    if (in_order) {
+        OK(pthread_mutex_unlock(&outer.mutex));
+        OK(pthread_cond_signal(&inner.cond));
+        OK(pthread_mutex_unlock(&inner.mutex));
+    } else {
+        OK(pthread_mutex_unlock(&inner.mutex));
+        OK(pthread_cond_signal(&outer.cond));
+        OK(pthread_mutex_unlock(&outer.mutex));
+    }
+    join(a);
+    join(b);
+    end(&outer);
+    end(&inner);
+}
+
+/* A thread that holds another mutex than the waiters' notifies them at once. */
+static void with_another_mutex_held(void)
+{
+    struct place p, other;
+    begin(&p);
+    begin(&other);
+    /* Both name their holders. */
+    pthread_t a = start(take, &p), b = start(take, &other);
+    lock_when_waiting(&p, 1);
+    p.items++;
+    OK(pthread_mutex_unlock(&p.mutex));
+    lock_when_waiting(&other, 1);
+    OK(pthread_cond_signal(&p.cond));
+    join(a); /* while the other one is held */
+    offer(&other);
+    OK(pthread_mutex_unlock(&other.mutex));
+    join(b);
+    end(&p);
+    end(&other);
+}
+
+/* Another thread releases the mutex: glibc allows that for a normal one. Then the first thread notifies again, while a third
+   one holds it. */
+static void *unlock_it(void *p)
+{
+    OK(pthread_mutex_unlock(&((struct place *)p)->mutex));
+    return NULL;
+}
+static volatile int stays, leaves;
+static void *hold_it(void *argument)
+{
+    struct place *p = argument;
+    OK(pthread_mutex_lock(&p->mutex));
+    p->items++;
+    stays = 1;
+    while (!leaves)
+        sleep_ms(1);
+    OK(pthread_mutex_unlock(&p->mutex));
+    return NULL;
+}
+static void released_by_another_thread(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t a = start(take, &p), b = start(take, &p);
+    lock_when_waiting(&p, 2);
+    offer(&p);
+    join(start(unlock_it, &p));
+    for (int taken = 0; !taken;) {
+        sleep_ms(1);
+        taken = __atomic_load_n(&p.taken, __ATOMIC_RELAXED);
+    }
+    pthread_t holder = start(hold_it, &p);
+    while (!stays)
+        sleep_ms(1);
+    OK(pthread_cond_signal(&p.cond)); /* this thread does not hold the mutex */
+    leaves = 1;
+    join(holder);
+    join(a);
+    join(b);
+    EQ(p.taken, 2);
+    end(&p);
+}
+
+/* The condition variable is destroyed, and its memory used again, before the mutex is released. */
+static void destroyed_in_the_section(void)
+{
+    for (int i = 0; i < 20; i++) {
+        struct place p;
+        begin(&p);
+        pthread_t threads[3];
+        for (int j = 0; j < 3; j++)
+            threads[j] = start(take, &p);
+        lock_when_waiting(&p, 3);
+        p.items = 3;
+        OK(pthread_cond_broadcast(&p.cond));
+        OK(pthread_cond_destroy(&p.cond));
+        memset(&p.cond, 0x55, sizeof p.cond);
+        OK(pthread_mutex_unlock(&p.mutex));
+        for (int j = 0; j < 3; j++)
+            join(threads[j]);
+        OK(pthread_mutex_destroy(&p.mutex));
+    }
+}
+
+/* A fork in the section. The child has the mutex and no waiters. */
+static void forked_in_the_section(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t thread = start(take, &p);
+    lock_when_waiting(&p, 1);
+    offer(&p);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t own;
+        OK(pthread_cond_signal(&p.cond));
+        p.items = p.waiting = 0;
+        OK(pthread_mutex_unlock(&p.mutex));
+        own = start(take, &p);
+        lock_when_waiting(&p, 1);
+        offer(&p);
+        OK(pthread_mutex_unlock(&p.mutex));
+        join(own);
+        _exit(0);
+    }
+    reap(child);
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(thread);
+    end(&p);
+}
+
+/* A waiter is cancelled between the notification and the unlock: another one gets the notification. */
+static void unlock(void *m) { pthread_mutex_unlock(m); }
+static void *take_or_die(void *argument)
+{
+    struct place *p = argument;
+    OK(pthread_mutex_lock(&p->mutex));
+    pthread_cleanup_push(unlock, &p->mutex);
+    p->waiting++;
+    while (!p->items)
+        OK(pthread_cond_wait(&p->cond, &p->mutex));
+    p->items--;
+    p->taken++;
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+static void cancelled_in_the_section(void)
+{
+    for (int i = 0; i < 50; i++) {
+        struct place p;
+        begin(&p);
+        pthread_t a = start(take_or_die, &p), b = start(take_or_die, &p);
+        lock_when_waiting(&p, 2);
+        offer(&p);
+        OK(pthread_cancel(i % 2 ? a : b));
+        if (i % 4 < 2)
+            sched_yield();
+        OK(pthread_mutex_unlock(&p.mutex));
+        join(i % 2 ? a : b);
+        OK(pthread_mutex_lock(&p.mutex));
+        int taken = p.taken;
+        OK(pthread_mutex_unlock(&p.mutex));
+        if (taken)
+            OK(pthread_cancel(i % 2 ? b : a));
+        join(i % 2 ? b : a); /* hangs if the notification died with the first */
+        EQ(p.taken, 1);
+        end(&p);
+    }
+}
+
+int main(void)
+{
+    at_the_unlock();
+    however_it_was_taken();
+    several_in_a_section();
+    nested(0);
+    nested(1);
+    with_another_mutex_held();
+    released_by_another_thread();
+    destroyed_in_the_section();
+    forked_in_the_section();
+    cancelled_in_the_section();
+    puts("ok");
+    return 0;
+}
