@@ -43,6 +43,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/zen3-2.toml"),
     include_str!("../profiles/zen4-2.toml"),
     include_str!("../profiles/sapphire-rapids-2.toml"),
+    include_str!("../profiles/zen5-2.toml"),
 ];
 /// What shorthands get their costs from.
 const GENERIC: &str = include_str!("../profiles/generic.toml");

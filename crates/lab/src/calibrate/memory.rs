@@ -2,12 +2,14 @@
 //!
 //! The time of a transfer is that of a load that misses: one CPU writes (or, for clean lines, only
 //! reads) a set of lines, and another follows pointers through them in random order, so that no
-//! prefetcher helps and each load waits for the one before. Public core-to-core tables bounce one line
-//! back and forth instead; a bounce is such a load and the invalidation after it.
+//! prefetcher helps and each load waits for the one before. Each round has an order of its own: a Zen 5
+//! that follows the same order again and again fetches lines before they are asked for. Public core-to-core
+//! tables bounce one line back and forth instead; a bounce is such a load and the invalidation after it.
 
 use super::sample::Sample;
 use super::threads::{Helper, on};
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -35,10 +37,12 @@ impl Chase {
         Chase(links)
     }
 
-    /// Makes all lines modified in the caller's cache.
-    fn write(&self) {
-        for link in &self.0 {
-            link.0.store(link.0.load(Relaxed), Relaxed);
+    /// Makes all lines modified in the caller's cache, and puts them into another order.
+    fn write(&self, order: &mut Order) {
+        order.shuffle();
+        let places = &order.places;
+        for (from, to) in places.iter().zip(places.iter().cycle().skip(1)) {
+            self.0[*from].0.store(*to, Relaxed);
         }
     }
 
@@ -75,23 +79,46 @@ impl Chase {
     }
 }
 
+/// The order in which a chase visits the lines.
+struct Order {
+    places: Vec<usize>,
+    seed: u64,
+}
+
+impl Order {
+    fn new() -> Self {
+        Order { places: (0..LINES).collect(), seed: 1 }
+    }
+
+    /// The next one, by chance (Durstenfeld, 1964). The lines are a ring, so a chase visits all of them from wherever it begins.
+    fn shuffle(&mut self) {
+        for last in (1..self.places.len()).rev() {
+            // Knuth's constants; the high bits are the random ones.
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let other = (self.seed >> 33) as usize % (last + 1);
+            self.places.swap(last, other);
+        }
+    }
+}
+
 /// How long a load takes of lines that another CPU has.
 pub fn transfer(from: usize, to: usize, modified: bool) -> Option<Vec<f64>> {
     let chase = Chase::new();
     if !modified && !chase.flush() {
         return None;
     }
+    let order = Mutex::new(Order::new());
     Helper::with(from, |helper| {
         on(to, || {
             let round = |_| {
-                if modified {
-                    helper.run(&|| chase.write());
-                } else {
-                    helper.run(&|| {
+                helper.run(&|| {
+                    chase.write(&mut order.lock().expect("no thread panics while it holds the mutex"));
+                    if !modified {
                         chase.flush();
                         chase.read();
-                    });
-                }
+                    }
+                });
                 chase.time()
             };
             Some((0..ROUNDS).map(round).collect())
@@ -234,4 +261,28 @@ pub fn smt_slowdown(cpu: usize, sibling: usize) -> Sample {
         })
     });
     Sample::of(&beside.iter().map(|time| (time / alone).max(1.0)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_visits_all_lines_in_an_order_of_its_own() {
+        let (chase, mut order) = (Chase::new(), Order::new());
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..20 {
+            chase.write(&mut order);
+            let mut at = 0;
+            let mut visited = Vec::new();
+            for _ in 0..LINES {
+                visited.push(at);
+                at = chase.0[at].0.load(Relaxed);
+            }
+            let mut all = visited.clone();
+            all.sort_unstable();
+            assert_eq!((at, all), (0, (0..LINES).collect()), "a chase ends where it began");
+            assert!(seen.insert(visited), "an order came twice");
+        }
+    }
 }

@@ -18,6 +18,7 @@ fn every_built_in_profile_parses_and_survives_being_written() {
         "zen3-2",
         "zen4-2",
         "sapphire-rapids-2",
+        "zen5-2",
     ];
     assert_eq!(names, [&["x5-2", "x5-4", "e7-8890v4", "power4"][..], &newer].concat());
     for name in names {
@@ -96,7 +97,7 @@ fn broken_files_name_the_line() {
 fn the_scheduler_is_a_property_of_the_profile() {
     let with: Vec<_> = Profile::all().into_iter().filter(|profile| profile.eevdf.is_some()).collect();
     let names: Vec<_> = with.iter().map(|profile| &profile.name).collect();
-    assert_eq!(names, ["zen3-2", "zen4-2", "sapphire-rapids-2"]);
+    assert_eq!(names, ["zen3-2", "zen4-2", "sapphire-rapids-2", "zen5-2"]);
     for profile in with {
         assert_eq!(profile.eevdf, Some(Eevdf::linux(2)), "{}", profile.name);
     }
