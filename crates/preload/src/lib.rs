@@ -14,7 +14,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks follow it if it has 4 bytes, else they use `ttas`. Unset, empty or `glibc`: mutexes, spin locks, condition variables and semaphores stay with glibc |
+//! | `LATCHWORK_MUTEX` | the lock behind mutexes; spin locks get `tas` if it is the chosen one, else `ttas` (`families/spin.rs` says why no other). Unset, empty or `glibc`: mutexes, spin locks, condition variables and semaphores stay with glibc |
 //! | `LATCHWORK_RWLOCK` | the lock behind rwlocks; unset, empty or `glibc`: glibc |
 //! | `LATCHWORK_LOCKS` | a lock per lock: which other locks serve which objects (`latchwork run --config` makes the value; `startup/locks.rs` has its form). Unset or empty: the two above serve all |
 //! | `LATCHWORK_ONLY` | patterns with `*` and `?`, separated by commas, for the names of executables (without directories): processes of other programs ignore all these variables. Unset or empty: no process does |
@@ -28,6 +28,7 @@
 //! | `LATCHWORK_PROFILE` | a directory: each process records there how it waits for locks, in a file `PID.N.recording`, whichever lock serves (`latchwork profile` reads them). Unset, empty or `0`: nothing is recorded, at no cost |
 //! | `LATCHWORK_TRACE` | a directory: each process records every lock call there, and which threads are created, joined and meet at barriers, in a file `PID.N.trace`, whichever lock serves (`latchwork record` reads them). Unset, empty or `0`: nothing is recorded, at no cost. It takes precedence over `LATCHWORK_PROFILE` |
 //! | `LATCHWORK_TRACE_WINDOW` | three numbers, separated by commas: milliseconds until calls are recorded, milliseconds for which they are (0: to the end), and MiB of calls that are kept for each process |
+//! | `LATCHWORK_USED` | a file of two bytes, in which a process notes that it has used a lock (`latchwork compare`, `tune` and `check` make it) |
 //! | `LATCHWORK_LIVE` | `1`: the process listens for SIGURG from an observer, who switches the recording on and off (`latchwork profile --pid`, `latchwork top`). Unset, empty or `0`: it does not listen |
 //!
 //! A process with raised privileges (`AT_SECURE`) ignores all of them, and this library serves none of its locks.

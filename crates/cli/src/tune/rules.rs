@@ -6,7 +6,7 @@
 //! | mutex | no more threads than processors, and short holds | `ttas` where few wait, `mcs` where more wait |
 //! | mutex | as many waiters as processors or more, and more than two threads | `malthusian`: it lets surplus waiters sleep |
 //! | mutex | long holds, or some long ones that make up a tenth of the time in which the lock is held | `mcs-park`: waiters sleep in order, and no processor is spent on them |
-//! | mutex | no long holds on average | `hybrid`: it spins while the holder runs |
+//! | mutex | no long holds on average | `hybrid`: it spins for a bounded number of looks, then sleeps |
 //! | rwlock | mostly reads | `shfl-rw`, to see what the bias is worth, and `bravo-shfl-rw`, whose readers pay an atomic and whose writers no fence of all processors |
 //! | rwlock | many writes | `shfl-rw` and `rwsem` |
 //!

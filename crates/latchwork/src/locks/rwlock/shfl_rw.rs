@@ -38,7 +38,7 @@
 //! | (A) | a writer leaves: store to `word`, or read-modify-write, release | the thread that enters next: look at, or exchange of, `word`, acquire |
 //! | (B) | a reader leaves: subtraction, release | the writer that finds no readers, acquire; subtractions are read-modify-writes, so the last one stands for all |
 //! | (E) | a reader adds itself, then looks for WRITER | a writer sets WRITER, then looks for readers; all sequentially consistent, so one of them sees the other |
-//! | (F) | the head sets PARKED, and looks again 0.8 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
+//! | (F) | the head sets PARKED, and looks again 0.75 microseconds later | the writer looks for a queue and for hints in `word`, then stores 0: the head sees that its bit is lost, unless the writer was interrupted between the two |
 //! | (N) | the head naps at `word`, as it was without CLAIMED | a fair unlock sets CLAIMED there, and wakes: the head does not begin to sleep, or is woken |
 //! | (U) | a recursive reader adds itself, then looks for UPGRADING | the upgrading thread takes UPGRADING back, then looks for readers; as (E) |
 //!
