@@ -143,10 +143,11 @@ fn both_programs_of_a_process_are_in_its_profile() {
     running.end();
 }
 
-/// A server with a process for each connection.
+/// A server with a process for each connection, until it reads a byte.
 #[test]
 fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
     let source = r#"
+    #include <poll.h>
     #include <pthread.h>
     #include <sys/wait.h>
     #include <unistd.h>
@@ -155,17 +156,21 @@ fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
         while (calls--) { pthread_mutex_lock(&mutex); pthread_mutex_unlock(&mutex); }
     }
     int main(void) {
+        struct pollfd input = { 0, POLLIN, 0 };
+        char byte;
         write(1, "ready\n", 6);
-        for (;;) {
+        while (poll(&input, 1, 0) == 0) {
             lock(1);
             int child = fork();
             if (!child) { lock(100); _exit(0); }
             waitpid(child, 0, 0);
         }
+        while (read(0, &byte, 1) > 0) {}
+        return 0;
     }"#;
     let directory = scratch("live-children");
     let program = compile(&directory, "forks", source, &["-O1", "-pthread"]);
-    let running = Running::under_latchwork(&[], &program);
+    let mut running = Running::under_latchwork(&[], &program);
     let pid = running.pid();
     let mut top = latchwork();
     top.args(["top", &pid, "--batch", "1000000", "--interval", "0.1", "--json"]);
@@ -186,12 +191,13 @@ fn children_that_have_ended_do_not_live_in_top_and_take_no_more_memory() {
             break;
         }
     }
-    // Between two looks the program may fork many.
+    // Between two looks the program may fork any number, if it gets more of a busy processor than top.
+    running.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
     let files = || fs::read_dir(observers_directory(&pid).unwrap()).unwrap().count();
     until(|| (files() < 60).then_some(()));
     send(&top, libc::SIGTERM);
     top.wait().unwrap();
-    drop(running);
+    running.end();
 }
 
 /// `main` may end by `pthread_exit`.
