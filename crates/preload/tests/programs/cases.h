@@ -38,6 +38,20 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
         say("%s = %s", #call, got_ ? strerrorname_np(got_) : "0");                          \
     } while (0)
 
+/* Whether a thread of this process sleeps, or has ended. */
+static inline int sleeps(pid_t thread)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *f = fopen(path, "r");
+    if (f) {
+        if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'X';
+        fclose(f);
+    }
+    return strchr("SZX", state) != NULL;
+}
+
 /* Far longer than any case takes, on a machine that is busy. */
 enum { WATCHDOG_SECONDS = 120 };
 
