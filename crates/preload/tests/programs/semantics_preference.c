@@ -44,25 +44,15 @@ static void *reader(void *l)
     return NULL;
 }
 
-/* Nanoseconds for which the thread has run. */
-static long ran(clockid_t clock)
-{
-    struct timespec time;
-    return clock_gettime(clock, &time) ? 0 : time.tv_sec * 1000000000L + time.tv_nsec;
-}
-
 /* A thread that waits for the lock: it sleeps, or it has run for some milliseconds, if the lock's waiters spin. Those of glibc's own
    locks sleep. A waiter with a deadline may have given up, and ended, before this thread sees it asleep. */
 static pthread_t start_waiting(void *(*f)(void *), pthread_rwlock_t *l)
 {
-    clockid_t clock;
     asks = 0;
     pthread_t thread = start(f, l);
     while (asks == 0)
         sleep_ms(1);
-    if (pthread_getcpuclockid(thread, &clock))
-        return thread; /* it has ended */
-    for (long begin = ran(clock); !sleeps(asks) && (ran(clock) - begin < 5000000 || glibc_s);)
+    for (long begin = ran(thread); !sleeps(asks) && (ran(thread) - begin < SPINS_NS || glibc_s);)
         sleep_ms(1);
     return thread;
 }
