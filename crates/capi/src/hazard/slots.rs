@@ -230,7 +230,7 @@ mod tests {
         unsafe {
             let child = libc::fork();
             if child == 0 {
-                libc::alarm(20); // ends a child that waits for ever
+                libc::alarm(300); // ends a child that waits for ever
                 let all = (0..SLOTS + 1).all(|_| !lw_hazard_make().is_null());
                 libc::_exit(i32::from(!all));
             }

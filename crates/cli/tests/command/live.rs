@@ -97,17 +97,16 @@ fn a_process_that_runs_is_recorded() {
         let pid = running.pid();
         // Twice: the second recording begins anew.
         for _ in 0..2 {
-            // On a busy machine the program may not run in half a second.
+            // On a busy machine the program may not run in half a second, or a thread may wait for all of it.
             let report = (0..100).find_map(|_| {
                 let run = output(&["profile", "--pid", &pid, "--seconds", "0.5", "--json", "-"]);
                 assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
                 let report = parse(&stdout(&run));
-                (report["locks"] != Value::Array(Vec::new())).then_some(report)
+                (report["locks"][0]["acquisitions"].as_u64() > Some(0)).then_some(report)
             });
             let report = report.expect("the program runs");
             let lock = &report["locks"][0];
             assert_eq!((&lock["name"], &lock["instances"]), (&"cache.mutex".into(), &1.into()), "{report}");
-            assert!(lock["acquisitions"].as_u64().unwrap() > 0, "{lock}");
             let seconds = report["seconds"].as_f64().unwrap();
             assert!(lock["wait_max_ns"].as_f64().unwrap() <= seconds * 1e9, "{report}");
         }
@@ -222,7 +221,8 @@ fn a_limit_on_descriptors_is_named() {
         assert_eq!(output.status.code(), Some(i32::from(named)), "{most}: {}", stderr(&output));
     }
     let left = || empty().into_iter().filter(|path| !before.contains(path)).collect::<Vec<_>>();
-    let is_clean = (0..100).any(|_| {
+    let begin = Instant::now();
+    let is_clean = (0..).take_while(|_| begin.elapsed() < Duration::from_secs(60)).any(|_| {
         thread::sleep(Duration::from_millis(50));
         left().is_empty()
     });

@@ -93,12 +93,25 @@ const LATE: &str = r#"
 
 /// Runs `latchwork record`; returns the trace, and what the command said.
 fn record(directory: &Path, options: &[&str], program: &Path) -> (Trace, std::process::Output) {
+    let (trace, output) = record_if_any(directory, options, program);
+    (trace.unwrap_or_else(|| panic!("{}", stderr(&output))), output)
+}
+
+/// The same. Without a lock call in the time that is recorded there is no trace.
+fn record_if_any(
+    directory: &Path,
+    options: &[&str],
+    program: &Path,
+) -> (Option<Trace>, std::process::Output) {
     let trace = directory.join("trace.lw");
+    let _ = fs::remove_file(&trace);
     let mut words = vec!["record", "-o", trace.to_str().unwrap()];
     words.extend(options);
     words.extend(["--", program.to_str().unwrap()]);
     let output = output(&words);
-    (Trace::read(&trace).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output))), output)
+    let none = stderr(&output).contains("made no lock call");
+    let read = || Trace::read(&trace).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    ((!none).then(read), output)
 }
 
 /// How often each operation was done with the objects of each class.
@@ -510,8 +523,12 @@ fn threads_without_room_drop_all_that_they_do() {
     assert!((all..all + 1000).contains(&(kept + dropped)), "{kept} kept, {dropped} dropped");
     assert!(stderr(&output).contains("were dropped: use a larger --size"), "{}", stderr(&output));
     // What they do outside of the time that is recorded does not count.
-    let program = compile(&directory, "late", source, &["-pthread", "-DPAUSE=600000"]);
-    let (trace, _) = record(&directory, &["--size", "1", "--seconds", "0.5"], &program);
+    // On a busy machine the program may come late to its first call.
+    let trace = with_growing_time(|time| {
+        let pause = format!("-DPAUSE={:.0}", time.parse::<f64>().unwrap() * 1.2e6);
+        let program = compile(&directory, "late", source, &["-pthread", &pause]);
+        record_if_any(&directory, &["--size", "1", "--seconds", time], &program).0
+    });
     assert_eq!(trace.about.unknown, 0);
 }
 
@@ -620,8 +637,9 @@ fn a_forked_child_has_a_window_of_its_own() {
         let pause = format!("-DPAUSE={:.0}", time.parse::<f64>().unwrap() * 1.2e6);
         let program = compile(&directory, "forks", source, &["-pthread", &pause]);
         let is_recorded = |(option, recorded)| {
-            let (trace, output) = record(&directory, &[option, time], &program);
-            let found: Vec<_> = counts(&trace).into_keys().filter(|(_, op)| *op == op::ACQUIRE).collect();
+            let (trace, output) = record_if_any(&directory, &[option, time], &program);
+            let counts = trace.as_ref().map(counts).unwrap_or_default();
+            let found: Vec<_> = counts.into_keys().filter(|(_, op)| *op == op::ACQUIRE).collect();
             let is_right = found == [(recorded, op::ACQUIRE)];
             if !is_right {
                 eprintln!("{option} {time}: {found:?}: {}", stderr(&output));
@@ -758,7 +776,7 @@ fn a_child_is_recorded_beside_a_library_that_locks_in_getauxval() {
             pthread_mutex_lock(&mutex);
             pthread_mutex_unlock(&mutex);
             if (!fork()) {
-                alarm(20);
+                alarm(300);
                 pthread_mutex_lock(&mutex);
                 pthread_mutex_unlock(&mutex);
                 return 7;

@@ -223,7 +223,7 @@ fn destructors_of_arguments_update_the_map() {
 
 fn arguments_that_meddle() {
     // SAFETY: ends the process if it hangs.
-    unsafe { libc::alarm(30) };
+    unsafe { libc::alarm(300) };
     struct Undo<'a>(&'a (dyn Fn() + Sync));
     impl Undo<'_> {
         fn of(&self, value: &u64) -> u64 {
@@ -270,7 +270,7 @@ fn updates_inside_of_an_update_panic() {
 
 fn updates_inside_of_an_update() {
     // SAFETY: ends the process if it hangs.
-    unsafe { libc::alarm(30) };
+    unsafe { libc::alarm(300) };
     let map = RcuMap::from([(1, 1)]);
     let inside = |value: u64| {
         map.insert(2, value);
@@ -342,7 +342,7 @@ fn updates_inside_of_an_update_of_a_tree_panic() {
 
 fn updates_inside_of_an_update_of_a_tree() {
     // SAFETY: ends the process if it hangs.
-    unsafe { libc::alarm(30) };
+    unsafe { libc::alarm(300) };
     let map = RcuTreeMap::from([(1, 1)]);
     let panics = |what: &str, update: &dyn Fn()| {
         let panic = catch_unwind(AssertUnwindSafe(update)).expect_err(what);

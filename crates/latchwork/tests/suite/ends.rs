@@ -142,7 +142,7 @@ fn forks() {
             drop((mutex, reentrant, read, upgradable));
             if child == 0 {
                 // SAFETY: the call touches no memory.
-                unsafe { libc::alarm(60) };
+                unsafe { libc::alarm(300) };
                 let free = KEPT.1.try_write().is_some() && MUTEX.try_lock().is_some();
                 use_contended_locks();
                 // SAFETY: the child ends without what the parent does at exit.

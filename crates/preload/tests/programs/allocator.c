@@ -56,7 +56,7 @@ void *malloc(size_t);
 
 int main(void)
 {
-    alarm(60);
+    alarm(240);
     block = malloc(100);
     trim();
     puts("ok");

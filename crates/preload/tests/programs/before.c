@@ -232,7 +232,7 @@ static void use_all(void)
 
 int main(void)
 {
-    alarm(60);
+    alarm(240);
     expect_rwlock(&held_to_write, EBUSY, EBUSY);
     expect_rwlock(&held_to_read, 0, EBUSY);
     expect_mutex(&held, EBUSY);
@@ -273,7 +273,7 @@ int main(void)
     use_all();
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(240);
         use_all();
         _exit(0);
     }

@@ -38,6 +38,33 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
         say("%s = %s", #call, got_ ? strerrorname_np(got_) : "0");                          \
     } while (0)
 
+/* Whether a thread of this process sleeps, or has ended. */
+static inline int sleeps(pid_t thread)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *f = fopen(path, "r");
+    if (f) {
+        if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'X';
+        fclose(f);
+    }
+    return strchr("SZX", state) != NULL;
+}
+
+/* Nanoseconds of processor time that a thread has had, or -1 if it has ended. */
+static inline long ran(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec time;
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &time))
+        return -1;
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+/* A thread that has run for so long since it came to a lock waits for it, and spins. */
+enum { SPINS_NS = 5000000 };
+
 /* Far longer than any case takes, on a machine that is busy. */
 enum { WATCHDOG_SECONDS = 120 };
 

@@ -199,7 +199,7 @@ static void names(void)
     for (int i = 0; i < 20; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(60);
+            alarm(240);
             latchwork_observe_name(&mutex, "the child's");
             _exit(0);
         }

@@ -120,7 +120,7 @@ int main(void)
         s = map();
         child = fork();
         if (child == 0) {
-            alarm(60);
+            alarm(240);
             OK(pthread_mutex_init(&s->mutex, NULL));
             OK(pthread_mutex_lock(&s->mutex));
             waiter = start(wait_for_mutex, NULL);
@@ -138,7 +138,7 @@ int main(void)
     /* The same in a child and its child. The memory is newer than the first look of the child. */
     child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(240);
         OK(pthread_mutex_lock(&s->mutex)); /* that look */
         OK(pthread_mutex_unlock(&s->mutex));
         s = map();

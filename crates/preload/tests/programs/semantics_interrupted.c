@@ -115,6 +115,7 @@ struct interrupted {
     struct call call;
     struct timespec until;
     pthread_t thread;
+    pid_t id;
     int begun, handled, ended;
 };
 static int jumps;
@@ -134,6 +135,7 @@ static void *call_interrupted(void *argument)
     const char *name = names[call->what];
     if (waits_with_mutex(call->what))
         OK(pthread_mutex_lock(&mutex));
+    mine->id = gettid();
     if (sigsetjmp(outside, 1) == 0) {
         __atomic_store_n(&mine->begun, 1, __ATOMIC_SEQ_CST);
         call->result = perform(call->what, call->clock, &mine->until);
@@ -159,6 +161,15 @@ static void begin_call(struct interrupted *it, int what, long ms)
     while (!__atomic_load_n(&it->begun, __ATOMIC_SEQ_CST))
         sleep_ms(1);
 }
+/* Returns when the thread waits in its call, or has ended. Waiters of conditions and semaphores sleep; those of other locks may spin. */
+static void until_it_waits(struct interrupted *it)
+{
+    int spins = !waits_with_mutex(it->call.what) && !is(it->call.what, "sem_");
+    long begin = ran(it->thread);
+    while (!__atomic_load_n(&it->ended, __ATOMIC_SEQ_CST) && !sleeps(it->id) &&
+           !(spins && ran(it->thread) - begin >= SPINS_NS))
+        sleep_ms(1);
+}
 static void interrupt(struct interrupted *it)
 {
     OK(pthread_kill(it->thread, SIGUSR1));
@@ -178,11 +189,15 @@ static void signals_with(int flags)
     for (int what = 0; what < COUNT; what++)
         if (may_wait(what))
             begin_call(&all[what], what, waits_with_mutex(what) || is(what, "sem_") ? 600000 : 2000);
-    sleep_ms(50);
+    for (int what = 0; what < COUNT; what++)
+        if (may_wait(what))
+            until_it_waits(&all[what]);
     for (int what = 0; what < COUNT; what++)
         if (may_wait(what))
             interrupt(&all[what]);
-    sleep_ms(50);
+    for (int what = 0; what < COUNT; what++) /* it waits again, or its call has ended */
+        if (may_wait(what))
+            until_it_waits(&all[what]);
     OK(sem_post(&empty)); /* for the thread in sem_wait, if it waits again */
     OK(pthread_cond_broadcast(&cond));
     for (int what = 0; what < COUNT; what++)
@@ -209,7 +224,7 @@ static void leave_waits(void)
         if (!may_wait(what) || !(waits_with_mutex(what) || is(what, "sem_")))
             continue;
         begin_call(&it, what, 600000);
-        sleep_ms(20);
+        until_it_waits(&it);
         interrupt(&it);
         join(it.thread);
         join(start(notify, NULL));

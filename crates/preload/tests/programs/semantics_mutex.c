@@ -181,7 +181,7 @@ static void *wait_often(void *done)
     struct timespec past = { 0, 0 };
     OK(pthread_mutex_lock(&mutex));
     waiting = 1;
-    for (int i = 0; i < 10000; i++)
+    for (int i = 0; i < 2000; i++)
         if (pthread_cond_timedwait(&condition, &mutex, &past) != ETIMEDOUT)
             break;
     __atomic_store_n((int *)done, 1, __ATOMIC_RELAXED);

@@ -44,29 +44,15 @@ static void *reader(void *l)
     return NULL;
 }
 
-/* Whether a thread of this process sleeps, or has ended. */
-static int sleeps(pid_t thread)
-{
-    char path[64], state = 'X';
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    FILE *f = fopen(path, "r");
-    if (f) {
-        if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-            state = 'X';
-        fclose(f);
-    }
-    return strchr("SZX", state) != NULL;
-}
-
-/* A thread that waits for the lock: it sleeps, unless the lock's waiters spin. Those of glibc's own locks sleep. A waiter
-   with a deadline may have given up, and ended, before this thread sees it asleep. */
+/* A thread that waits for the lock: it sleeps, or it has run for some milliseconds, if the lock's waiters spin. Those of glibc's own
+   locks sleep. A waiter with a deadline may have given up, and ended, before this thread sees it asleep. */
 static pthread_t start_waiting(void *(*f)(void *), pthread_rwlock_t *l)
 {
     asks = 0;
     pthread_t thread = start(f, l);
     while (asks == 0)
         sleep_ms(1);
-    for (int ms = 0; !sleeps(asks) && (ms < 30 || glibc_s); ms++)
+    for (long begin = ran(thread); !sleeps(asks) && (ran(thread) - begin < SPINS_NS || glibc_s);)
         sleep_ms(1);
     return thread;
 }

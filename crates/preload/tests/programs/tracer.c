@@ -112,7 +112,7 @@ int main(void)
     EQ(calls ? *calls : 4, 4);
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(240);
         use_all();
         EQ(calls ? *calls : 4, 4);
         _exit(0);
