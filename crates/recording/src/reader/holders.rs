@@ -55,7 +55,7 @@ pub(super) fn find(reader: &Reader, threads: &mut Threads, held: impl Fn(usize) 
     }
     for (key, (held, waiting)) in waited_for {
         let mut holders = holders.remove(&key).unwrap_or_default();
-        // A thread whose mutex was unlocked by another one still counts as its holder.
+        // If another thread has unlocked the mutex of a thread, the table of that thread still says that it holds the mutex.
         if matches!(held, Held::ByStamp) && holders.len() > 1 {
             continue;
         }
