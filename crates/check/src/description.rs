@@ -1,8 +1,8 @@
 //! A problem in words, and as a line of JSON.
 
-use crate::graph::ENDED;
+use crate::graph::{self, ENDED};
 use crate::names;
-use crate::report::{Problem, Step};
+use crate::report::{Circle, Problem, Step, Wait};
 use crate::stack::{Frame, Stack, Variable};
 use latchwork::machine::{Machine, Native};
 use std::fmt::Write;
@@ -71,6 +71,23 @@ impl Description {
                 let words = format!("self-deadlock: a thread waits for lock {} at", shown(*lock));
                 part(words, "waits", (*lock, false), me, here);
                 part("    which it holds itself, taken at".into(), "holds", (*lock, false), me, held);
+            }
+            Problem::Deadlock => {
+                // None of these threads goes on, so the circle is still there.
+                let circle = graph::with(|tables| tables.circle(me)).flatten();
+                let Circle { length, waits } = &circle.unwrap_or_default();
+                mistake = Some("deadlock");
+                let shown = if *length > Circle::MOST { " (the first 8 are shown)" } else { "" };
+                title = format!("deadlock: {length} threads wait for each other{shown}\n    ");
+                for (number, wait) in waits.iter().flatten().enumerate() {
+                    let indent = if number == 0 { "" } else { "    " };
+                    let Wait { thread, lock, shared, at, holder, read, held } = wait;
+                    let words =
+                        format!("{indent}{} waits for lock {} at", named(*thread), asked((*lock, *shared)));
+                    part(words, "waits", (*lock, *shared), *thread, at);
+                    let words = format!("    which {} holds, taken at", named(*holder));
+                    part(words, "holds", (*lock, *read), *holder, held);
+                }
             }
             Problem::Stranger { lock, holder, here } => {
                 mistake = Some("unlock by a stranger");

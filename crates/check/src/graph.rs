@@ -38,6 +38,8 @@ struct Thread {
     /// How many it holds beside those in `holds`, which is full or was.
     unknown: usize,
     holds: [Hold; HELD],
+    /// How it asks for the lock that [`Tables::asked`] has.
+    asks: circle::Ask,
 }
 
 /// A lock that has an edge.
@@ -115,6 +117,13 @@ pub(crate) struct Tables {
     ids: [usize; THREADS],
     threads: [Thread; THREADS],
     known: usize,
+    /// The lock for which each thread waits, or is about to; 0: it does not. Only those are known that hold others.
+    asked: [usize; THREADS],
+    /// What a search for a circle has reached: its number, for each thread; the threads in their order; and by which each was reached.
+    circles: u32,
+    circle_of: [u32; THREADS],
+    reached: [u16; THREADS],
+    came_from: [u16; THREADS],
     nodes: [Node; NODES],
     edges: [Edge; EDGES],
     edges_used: u32,
@@ -215,6 +224,7 @@ impl Tables {
                 self.known = self.known.max(index + 1);
                 self.ids[index] = me;
                 self.threads[index].unknown = 0;
+                self.asked[index] = 0;
                 index
             }
         };
@@ -226,6 +236,7 @@ impl Tables {
         for index in 0..self.known {
             if self.ids[index] != me {
                 (self.threads[index].used, self.threads[index].unknown) = (0, 0);
+                self.asked[index] = 0;
             }
         }
     }
@@ -393,7 +404,7 @@ impl Tables {
             self.unknown += 1;
             return self.full(Room::Threads);
         };
-        let Thread { used, unknown, holds } = thread;
+        let Thread { used, unknown, holds, .. } = thread;
         if let Some(hold) = holds[..*used].iter_mut().find(|hold| hold.lock == lock) {
             hold.count += 1;
         } else if *used < HELD {
@@ -500,6 +511,7 @@ fn probes(lock: usize) -> impl Iterator<Item = usize> {
     (0..64).map(move |step| (start as usize + step) % NODES)
 }
 
+mod circle;
 mod edges;
 mod ended;
 pub(crate) use ended::ENDED;

@@ -6,6 +6,7 @@
 //! - *lock-order inversion*: a thread takes B while it holds A, and another time one took A while it held B
 //!   (also through further locks). It need not have come to a deadlock. Known from Linux's lockdep. Two orders that were only
 //!   taken under the same third lock, a *gate*, are none;
+//! - *deadlock*: threads wait for each other. The last of them reports it, and waits, too;
 //! - *self-deadlock*: a thread waits for what it holds itself;
 //! - *unlock by a stranger*: by a thread that does not hold the lock; also a wait for a condition with such a lock;
 //! - *end of the holder*: a thread ends while it holds the lock (seen by the preloaded library only);
@@ -83,6 +84,8 @@ pub struct Wish {
     pub shared: bool,
     /// Waiting for it, with or without a deadline. An attempt cannot deadlock.
     pub waits: bool,
+    /// Waiting until it gets it: then a circle of threads that wait for each other stays one for ever.
+    pub forever: bool,
     /// The holder may take the lock again (recursive), or the lock itself refuses that (error-checking).
     pub again: bool,
     /// The lock knows its holder, and refuses to be unlocked by another thread: the holder keeps it.
@@ -91,7 +94,7 @@ pub struct Wish {
 
 impl Wish {
     /// A mutex, for as long as it takes.
-    pub const LOCK: Wish = Wish { shared: false, waits: true, again: false, refuses: false };
+    pub const LOCK: Wish = Wish { shared: false, waits: true, forever: true, again: false, refuses: false };
 }
 
 /// The stack of an acquisition that is under way; for [`acquired`].
@@ -117,6 +120,10 @@ fn judge(me: usize, lock: usize, wish: Wish, here: &Stack) {
     if let Some(problem) = graph::with(|tables| tables.acquiring(me, lock, wish, here)).flatten() {
         report::report(me, &problem);
     }
+    // From here on, other threads find this one waiting. So it says that after it has reported what is wrong with its order.
+    if wish.forever && graph::with(|tables| tables.asks(me, lock, wish, here)) == Some(true) {
+        report::report(me, &Problem::Deadlock);
+    }
 }
 
 /// It has got it.
@@ -124,9 +131,21 @@ pub fn acquired(lock: usize, wish: Wish, asked: Option<Asked>) {
     if let Some(Asked(stack)) = asked {
         let _uncancelled = Uncancelled::new();
         let me = Native::thread_id();
-        if let Some(problem) = graph::with(|tables| tables.acquired(me, lock, wish, stack)).flatten() {
+        let look = |tables: &mut Tables| {
+            tables.asks_no_more(me);
+            tables.acquired(me, lock, wish, stack)
+        };
+        if let Some(problem) = graph::with(look).flatten() {
             report::report(me, &problem);
         }
+    }
+}
+
+/// It has not got it: the call has failed.
+pub fn refused(asked: Option<Asked>) {
+    if asked.is_some() {
+        let _uncancelled = Uncancelled::new();
+        graph::with(|tables| tables.asks_no_more(Native::thread_id()));
     }
 }
 

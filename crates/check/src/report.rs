@@ -44,6 +44,33 @@ pub(crate) struct Step {
     pub(crate) shared: Shared,
 }
 
+/// A thread waits for a lock that another one holds.
+#[derive(Copy, Clone)]
+pub(crate) struct Wait {
+    pub(crate) thread: usize,
+    pub(crate) lock: usize,
+    /// Whether it waits to read.
+    pub(crate) shared: bool,
+    pub(crate) at: Stack,
+    pub(crate) holder: usize,
+    /// Whether the holder reads.
+    pub(crate) read: bool,
+    pub(crate) held: Stack,
+}
+
+/// Threads each of which waits for the next one, and the last one for the first.
+#[derive(Default)]
+pub(crate) struct Circle {
+    pub(crate) length: usize,
+    /// The first of them.
+    pub(crate) waits: [Option<Wait>; Self::MOST],
+}
+
+impl Circle {
+    /// Threads that are shown.
+    pub(crate) const MOST: usize = 8;
+}
+
 /// A problem, with all that is said about it.
 #[allow(clippy::large_enum_variant)] // rare, and nowhere to put it
 pub(crate) enum Problem {
@@ -51,6 +78,8 @@ pub(crate) enum Problem {
     Inversion { now: Step, then: Step, back: Step, length: usize },
     /// Waits for what it holds.
     SelfDeadlock { lock: usize, held: Stack, here: Stack },
+    /// The thread that reports it, and others, wait for each other, and will for ever. The tables have the [`Circle`].
+    Deadlock,
     /// Releases what it does not hold, but another thread, or nobody.
     Stranger { lock: usize, holder: Option<(usize, Stack)>, here: Stack },
     /// Still held by this thread, which ends.

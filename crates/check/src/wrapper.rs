@@ -63,8 +63,11 @@ impl<L> Drop for Checked<L> {
 }
 
 const LOCK: Wish = Wish::LOCK;
-const TRY: Wish = Wish { waits: false, ..LOCK };
-const READ: Wish = Wish { shared: true, ..LOCK };
+/// With a deadline.
+const TIMED: Wish = Wish { forever: false, ..LOCK };
+const TRY: Wish = Wish { waits: false, ..TIMED };
+// An upgradable reader counts as a writer here, and does not keep readers waiting.
+const READ: Wish = Wish { shared: true, ..TIMED };
 const TRY_READ: Wish = Wish { shared: true, ..TRY };
 
 // SAFETY: everything is the lock's inside.
@@ -83,7 +86,7 @@ unsafe impl<L: RawMutex<Machine = Native>> RawMutex for Checked<L> {
         self.attempt(TRY, || self.0.try_lock())
     }
     fn lock_until(&self, deadline: Deadline) -> Option<L::Token> {
-        self.attempt(LOCK, || self.0.lock_until(deadline))
+        self.attempt(TIMED, || self.0.lock_until(deadline))
     }
     unsafe fn unlock(&self, token: L::Token) {
         releasing(self.address());
@@ -150,7 +153,7 @@ unsafe impl<R: RawRwLock<Machine = Native>> RawRwLock for Checked<R> {
         self.attempt(TRY, || self.0.try_write())
     }
     fn write_until(&self, deadline: Deadline) -> Option<R::Write> {
-        self.attempt(LOCK, || self.0.write_until(deadline))
+        self.attempt(TIMED, || self.0.write_until(deadline))
     }
     unsafe fn unlock_write(&self, token: R::Write) {
         releasing(self.address());
@@ -181,7 +184,7 @@ unsafe impl<R: RawUpgrade<Machine = Native>> RawUpgrade for Checked<R> {
     type Upgradable = R::Upgradable;
 
     fn upgradable_within(&self, timeout: Timeout, watch: &dyn Fn()) -> Option<R::Upgradable> {
-        let wish = if matches!(timeout, Timeout::Immediate) { TRY } else { LOCK };
+        let wish = if matches!(timeout, Timeout::Immediate) { TRY } else { TIMED };
         self.attempt(wish, || self.0.upgradable_within(timeout, watch))
     }
     unsafe fn unlock_upgradable(&self, token: R::Upgradable) {

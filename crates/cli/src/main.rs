@@ -40,6 +40,7 @@ use std::io::Write;
 const CHECK_HELP: &str = "\
 Reported on stderr, with stacks, whichever lock serves:
   lock-order inversion      a thread takes B while it holds A; earlier, A was taken under B
+  deadlock                  threads wait for each other: said when it happens
   self-deadlock             a thread waits for a lock that it holds itself
   unlock by a stranger      a thread unlocks a lock that it does not hold, or waits for a
                             condition with it

@@ -15,6 +15,8 @@ mod build_library;
 /// A lock per lock.
 #[path = "programs/choices.rs"]
 mod choices;
+#[path = "programs/deadlock.rs"]
+mod deadlock;
 #[path = "programs/harness.rs"]
 mod harness;
 /// The library's own map, with its tests. The library has no tests itself, because it would interpose the test harness.

@@ -481,7 +481,7 @@ pub struct Module {
 pub struct Pending {
     /// The class plus one; 0: there is no pending wait. The thread stores it last.
     pub class: AtomicU32,
-    /// The object, or [`NONE`].
+    /// The object, or [`NONE`]. While the thread waits for a lock and `class` is 0: the object for which it waits.
     pub object: AtomicU32,
     /// The object's serial number.
     pub serial: AtomicU32,
@@ -489,8 +489,9 @@ pub struct Pending {
     pub waiter: AtomicU32,
     /// For how many waits it stands in the pairs; 0: it is in no pair.
     pub weight: AtomicU32,
-    /// For alignment.
-    pub spare: AtomicU32,
+    /// Not of the wait: where the thread has its entries. Low half: the index of its [`Table`] plus one. High half: the index of its
+    /// [`More`] plus one, or 0. The last thread that names a table has it. In older files of this version it is 0.
+    pub tables: AtomicU32,
     /// When the wait began.
     pub start: AtomicU64,
     /// How long it took.
@@ -571,7 +572,7 @@ pub struct Entry {
     /// The stack at which the thread acquired the lock, if it holds it and that is known; else 0. Stacks are few enough.
     pub site: AtomicU16,
     /// For the recorder: the logarithm to base 2 of the number of acquisitions for which the present hold time stands (low half), and the low
-    /// bits of `acquisitions` when it began.
+    /// bits of `acquisitions` when it began. While `open` is 0: those bits at the last release. See [`Entry::holds`].
     pub weight: AtomicU8,
     /// For the recorder: so many of the next acquisitions capture their stack (low half), and the logarithm of the number of
     /// sections for which the present one pays.
@@ -589,6 +590,18 @@ pub struct Entry {
 
 /// In [`Entry::depth`]: the thread holds the lock for reading.
 pub const READING: u8 = u8::MAX;
+
+impl Entry {
+    /// Whether the thread holds the lock, if that is a mutex or a spin lock each release of which the recorder notes: one of `latchwork.h`,
+    /// or any where latchwork serves mutexes ([`Header::mutex`]). `depth`, `open`, `weight` and `acquisitions` are the fields of the entry. (A
+    /// thread holds a reader-writer lock while `depth` is not 0.)
+    pub const fn holds(depth: u8, open: u8, weight: u8, acquisitions: u64) -> bool {
+        depth != 0 && (open != 0 || weight >> STAMP_SHIFT != acquisitions as u8 & (u8::MAX >> STAMP_SHIFT))
+    }
+}
+
+/// Where [`Entry::weight`] has the bits of `acquisitions`.
+pub const STAMP_SHIFT: u32 = 4;
 
 /// Objects of which a thread with many counts calls for itself.
 pub const MORE_ENTRIES: usize = 4096;

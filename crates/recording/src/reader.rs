@@ -12,6 +12,7 @@
 //! | [`model`] | the structs |
 //! | `file` | the file with its sections |
 //! | `sums` | what belongs to one class or pair, added up |
+//! | `holders` | which threads hold the locks that others wait for |
 //! | `estimates` | the pairs of a class, made to agree with its exact sums |
 //! | `bytes` | numbers and text of a record |
 
@@ -24,6 +25,7 @@ use std::path::Path;
 pub(crate) mod bytes;
 mod estimates;
 mod file;
+mod holders;
 pub mod model;
 pub(crate) mod places;
 mod sums;

@@ -14,7 +14,10 @@ impl Tables {
 
     /// The thread ends. Returns one of the locks that it has not released, of which the next call does not know.
     pub(crate) fn ended(&mut self, me: usize) -> Option<Problem> {
-        let thread = &mut self.threads[self.index(me)?];
+        let index = self.index(me)?;
+        // It may have been cancelled while it waited.
+        self.asked[index] = 0;
+        let thread = &mut self.threads[index];
         thread.unknown = 0;
         thread.used = thread.used.checked_sub(1)?;
         let hold = thread.holds[thread.used];

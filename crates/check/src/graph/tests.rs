@@ -367,3 +367,84 @@ fn many_locks_under_one() {
     (0..20_000).for_each(|lock| tables.forget(OTHERS + 40 * lock));
     assert!(both(tables, OTHERS, A).is_none());
 }
+
+/// The threads of the circle that a thread closes as it asks for a lock, and the lock that each asks for.
+fn closes(tables: &mut Tables, me: usize, lock: usize, wish: Wish) -> Vec<(usize, usize)> {
+    if !tables.asks(me, lock, wish, &Stack::NONE) {
+        return Vec::new();
+    }
+    let circle = tables.circle(me).expect("the thread has closed one");
+    let waits: Vec<_> = circle.waits.iter().flatten().collect();
+    assert_eq!(circle.length, waits.len());
+    // Each waits for the next one.
+    for (at, wait) in waits.iter().enumerate() {
+        assert_eq!(wait.holder, waits[(at + 1) % waits.len()].thread);
+    }
+    waits.iter().map(|wait| (wait.thread, wait.lock)).collect()
+}
+
+fn takes(tables: &mut Tables, me: usize, lock: usize, wish: Wish) {
+    assert!(tables.acquired(me, lock, wish, Stack::NONE).is_none());
+}
+
+#[test]
+fn the_last_of_a_circle_sees_it() {
+    let [one, two, three] = [1, 2, 3];
+    let tables = tables();
+    for (thread, lock) in [(one, A), (two, B), (three, C)] {
+        takes(tables, thread, lock, Wish::LOCK);
+    }
+    assert!(closes(tables, one, B, Wish::LOCK).is_empty());
+    // The fourth is behind them, and holds nothing; the fifth holds another lock.
+    assert!(closes(tables, 4, A, Wish::LOCK).is_empty());
+    takes(tables, 5, OTHERS, Wish::LOCK);
+    assert!(closes(tables, 5, A, Wish::LOCK).is_empty());
+    assert!(closes(tables, two, C, Wish::LOCK).is_empty());
+    assert_eq!(closes(tables, three, A, Wish::LOCK), [(three, A), (one, B), (two, C)]);
+    // The circle is broken where a thread gets its lock, gives up, or ends.
+    tables.asks_no_more(one);
+    assert!(closes(tables, three, A, Wish::LOCK).is_empty());
+    assert_eq!(closes(tables, one, B, Wish::LOCK).len(), 3);
+    while tables.ended(two).is_some() {}
+    assert!(closes(tables, one, B, Wish::LOCK).is_empty());
+}
+
+#[test]
+fn readers_keep_writers_waiting() {
+    for (first, second, deadlock) in [(READ, READ, false), (READ, Wish::LOCK, true), (Wish::LOCK, READ, true)]
+    {
+        let tables = tables();
+        // Three read, and one of these waits for the mutex of the thread that waits for the lock.
+        (1..4).for_each(|thread| takes(tables, thread, A, first));
+        takes(tables, 4, B, Wish::LOCK);
+        assert!(closes(tables, 2, B, Wish::LOCK).is_empty());
+        assert_eq!(!closes(tables, 4, A, second).is_empty(), deadlock);
+    }
+}
+
+/// A thread gets a lock again that it holds, or is refused, or deadlocks with itself. That is no circle.
+#[test]
+fn a_lock_of_ones_own_is_no_circle() {
+    let tables = tables();
+    takes(tables, 1, A, Wish::LOCK);
+    takes(tables, 2, B, Wish::LOCK);
+    assert!(closes(tables, 2, A, Wish::LOCK).is_empty());
+    assert!(closes(tables, 1, A, Wish { again: true, ..Wish::LOCK }).is_empty());
+    assert_eq!(closes(tables, 1, B, Wish::LOCK).len(), 2);
+}
+
+/// More threads than are shown.
+#[test]
+fn a_long_circle_is_counted() {
+    let tables = tables();
+    let lock = |thread: usize| OTHERS + 40 * (thread % 20);
+    (1..=20).for_each(|thread| takes(tables, thread, lock(thread), Wish::LOCK));
+    for thread in 1..20 {
+        assert!(closes(tables, thread, lock(thread + 1), Wish::LOCK).is_empty());
+    }
+    assert!(tables.asks(20, lock(21), Wish::LOCK, &Stack::NONE));
+    let circle = tables.circle(20).unwrap();
+    assert_eq!(circle.length, 20);
+    let threads: Vec<_> = circle.waits.iter().flatten().map(|wait| wait.thread).collect();
+    assert_eq!(threads, [20, 1, 2, 3, 4, 5, 6, 7]);
+}

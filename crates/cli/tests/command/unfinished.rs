@@ -55,10 +55,15 @@ const STUCK: &str = r#"
     }"#;
 
 fn report(directory: &Path, program: &Path, arguments: &[&str]) -> (Value, Output) {
+    report_of(directory, &[], program, arguments)
+}
+
+fn report_of(directory: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> (Value, Output) {
     let file = directory.join("report.json");
     let run = latchwork()
         .args(["profile", "--json"])
         .arg(&file)
+        .args(options)
         .arg("--")
         .arg(program)
         .args(arguments)
@@ -164,4 +169,107 @@ fn the_end_of_the_program_is_no_deadlock() {
         );
         assert!(first.ends_with(why), "{first}");
     }
+}
+
+/// Threads that use all locks, one thread after the other, so that the tables of all have entries of all locks. Then each takes its own, and
+/// waits for that of the next one. The argument says what happens: so many threads form a circle (1: a thread waits for its own lock); `readers`:
+/// two threads, one of which reads, so that the other waits to write; `ended`: the holder ends.
+const CIRCLES: &str = r#"
+    #include <pthread.h>
+    #include <semaphore.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static pthread_mutex_t locks[3] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
+    static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
+    static sem_t used, turn[3], holds, go;
+    static int threads, readers, ended;
+    static void *body(void *number) {
+        long self = (long)number;
+        sem_wait(&turn[self]);
+        for (int i = 0; i < 2000; i++) {
+            for (int lock = 0; lock < 3; lock++) {
+                pthread_mutex_lock(&locks[lock]);
+                pthread_mutex_unlock(&locks[lock]);
+            }
+            pthread_rwlock_rdlock(&table);
+            pthread_rwlock_unlock(&table);
+            pthread_rwlock_wrlock(&table);
+            pthread_rwlock_unlock(&table);
+        }
+        sem_post(&used);
+        sem_wait(&turn[self]);
+        if (ended && self == 1) return number;
+        if (readers && self == 1) pthread_rwlock_rdlock(&table);
+        else pthread_mutex_lock(&locks[self]);
+        sem_post(&holds);
+        if (ended) return number;
+        sem_wait(&go);
+        if (readers && self == 0) pthread_rwlock_wrlock(&table);
+        else pthread_mutex_lock(&locks[(self + 1) % threads]);
+        return number;
+    }
+    static void *behind(void *unused) {
+        pthread_mutex_lock(&locks[0]);
+        return unused;
+    }
+    int main(int count, char **arguments) {
+        pthread_t all[3], thread;
+        readers = !strcmp(arguments[1], "readers");
+        ended = !strcmp(arguments[1], "ended");
+        threads = readers || ended ? 2 : atoi(arguments[1]);
+        sem_init(&used, 0, 0), sem_init(&holds, 0, 0), sem_init(&go, 0, 0);
+        for (long i = 0; i < threads; i++) {
+            sem_init(&turn[i], 0, 0);
+            pthread_create(&all[i], 0, body, (void *)i);
+        }
+        for (int i = 0; i < threads; i++) { sem_post(&turn[i]); sem_wait(&used); }
+        for (int i = 0; i < threads; i++) sem_post(&turn[i]);
+        for (int i = 0; i < (ended ? 1 : threads); i++) sem_wait(&holds);
+        for (int i = 0; i < threads; i++) sem_post(&go);
+        if (ended) pthread_join(all[0], 0);
+        pthread_create(&thread, 0, behind, 0);
+        usleep(300000);
+        if (count > 2) kill(getpid(), SIGKILL);
+        return 0;
+    }"#;
+
+/// Under latchwork's locks, the tables of the threads say which one holds a lock.
+#[test]
+fn holders_are_known_under_all_locks() {
+    let directory = scratch("circles");
+    let source = ["#include <signal.h>\n", CIRCLES].concat();
+    let program = compile(&directory, "circles", &source, &["-g", "-O1", "-pthread"]);
+    let cases = [
+        ("2", 3, "2 wait for each other: a deadlock. One waits behind these."),
+        ("3", 4, "3 wait for each other: a deadlock. One waits behind these."),
+        ("1", 2, "One waits for what the thread holds itself: a deadlock. One waits behind these."),
+        ("readers", 3, "2 wait for each other: a deadlock. One waits behind these."),
+        ("ended", 1, "One waits for a lock whose holder has ended."),
+    ];
+    for (mutex, rwlock) in [("glibc", "glibc"), ("shfl", "shfl-rw"), ("ttas", "pf-q"), ("mcs", "bravo-pf-q")]
+    {
+        for (case, waiting, why) in cases {
+            let ends = [None, Some("kill")];
+            // Once is enough to see that a killed process tells as much.
+            for end in if case == "2" { &ends[..] } else { &ends[..1] } {
+                let arguments: Vec<_> = [case].into_iter().chain(*end).collect();
+                let of_locks = ["--mutex", mutex, "--rwlock", rwlock];
+                // On a busy machine, main may not give the threads enough time to begin to wait.
+                let report = (0..20)
+                    .map(|_| report_of(&directory, &of_locks, &program, &arguments).0)
+                    .find(|report| threads_that_wait(report) == waiting)
+                    .expect("all threads wait at some time");
+                let first = report["verdict"][0].as_str().unwrap();
+                assert!(first.ends_with(why), "{case} {end:?} under {mutex} and {rwlock}: {first}");
+            }
+        }
+    }
+}
+
+/// How many threads waited for locks when the recording ended, and had for long.
+fn threads_that_wait(report: &Value) -> u64 {
+    let is_verdict = report["verdict"][0].as_str().unwrap().starts_with("At the end ");
+    let locks = report["locks"].as_array().unwrap();
+    if is_verdict { locks.iter().map(|lock| number(&lock["waiting"])).sum() } else { 0 }
 }

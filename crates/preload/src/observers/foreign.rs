@@ -41,7 +41,8 @@ unsafe extern "C" fn latchwork_observe_acquire(
         (true, false) => READ,
         (true, true) => TRY_READ,
     };
-    let asks = Wish { again: how & RECURSIVE == RECURSIVE, ..asks };
+    // The call may have a deadline, which is not known here.
+    let asks = Wish { again: how & RECURSIVE == RECURSIVE, forever: false, ..asks };
     let call = || if check::is_on() { check::take(lock.addr(), asks, call) } else { call() };
     if !own::is_on() {
         return call();

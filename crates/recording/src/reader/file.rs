@@ -4,7 +4,7 @@ use super::bytes::{get, index, lossy, u32_at, u64_at};
 use super::model::*;
 use super::places::Places;
 use super::sums::{Classes, Sum, Sums, Threads, add_pending};
-use super::{Error, estimates};
+use super::{Error, estimates, holders};
 use crate::histogram::BUCKETS;
 use crate::layout::{self, FRAMES, READY, SECTIONS};
 use std::collections::HashMap;
@@ -124,6 +124,11 @@ impl Reader {
         self.add_tallies(&mut classes, &mut sums, &recording.stacks);
         let mut threads = self.threads(&mut classes, &mut sums, &recording.stacks);
         recording.events = self.events(&classes, &threads, &recording.stacks);
+        let noted = recording.mutex != "glibc";
+        holders::find(&self, &mut threads, |class| match classes.list[class].kind {
+            Kind::RwLock => Some(holders::Held::ByDepth),
+            _ => (noted || classes.list[class].own).then_some(holders::Held::ByStamp),
+        });
         recording.threads = std::mem::take(&mut threads.list);
         if recording.complete {
             recording.ends_at(ended);
@@ -284,6 +289,7 @@ impl Reader {
                     stack: index(get!(record, Of, waits_at, u32), stacks)?,
                     since: get!(record, Of, waits_since, u64),
                     held_by: get!(record, Of, held_by, u32),
+                    holders: Vec::new(),
                 })
             };
             threads.numbers.insert(number as u32, threads.list.len());

@@ -348,6 +348,9 @@ pub struct Waiting {
     /// The kernel's number of the thread that held the lock when the process ended, or, if it was killed, when the wait began; 0: not
     /// known.
     pub held_by: u32,
+    /// The threads that held the lock when the recording was read, as far as their tables say that: indices into [`Recording::threads`]. Of
+    /// a mutex at most one.
+    pub holders: Vec<usize>,
 }
 
 /// A file that was mapped as code.

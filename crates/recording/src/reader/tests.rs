@@ -370,3 +370,81 @@ fn no_damage_makes_the_reader_panic() {
     }
     assert!((100..2_000).contains(&readable), "{readable} of the damaged files were read");
 }
+
+/// Two threads wait for a mutex; the third has it, and the fourth had it before. So has a thread that has ended, whose table has another
+/// thread now. The last thread holds a rwlock for which the first mutex's holder waits.
+#[test]
+fn tables_name_holders() {
+    let waits = |table: u32, class: u32, object: u32| {
+        let mut thread = record(THREADS);
+        put!(thread, T.state = READY, T.tid = table, T.waits_for = class);
+        let pending = &mut thread[offset_of!(T, pending)..];
+        put!(pending, Pending.tables = table, Pending.object = object);
+        thread
+    };
+    let of = |object: u32, address: u64, depth: u8, open: u8, released: u64| {
+        let mut entry = entry(object, 3, address, 35);
+        let weight = (released as u8) << layout::STAMP_SHIFT;
+        put!(entry, Entry.depth = depth, Entry.open = open, Entry.weight = weight);
+        entry
+    };
+    let table = |entries: &[Vec<u8>]| {
+        let mut table = record(TABLES);
+        for (place, entry) in entries.iter().enumerate() {
+            table[place * entry.len()..][..entry.len()].copy_from_slice(entry);
+        }
+        table
+    };
+    let holders = |mutex: &str, second: Vec<u8>| {
+        let mut more = record(MORE);
+        let last = of(1, 0xb000, layout::READING, 0, 35);
+        let at = more.len() - last.len();
+        more[at..].copy_from_slice(&last);
+        let mut in_class = object(3, 0xb000);
+        put!(in_class, O.class = 2_u32);
+        let mut bytes = file(&[
+            (
+                THREADS,
+                vec![
+                    waits(1, 2, 0),
+                    waits(1, 2, 0),
+                    waits(2, 3, 1),
+                    waits(3, 0, NONE),
+                    waits(4 | 1 << u16::BITS, 0, NONE),
+                ],
+            ),
+            (
+                TABLES,
+                vec![
+                    table(&[of(0, 0xa000, 1, 0, 35), of(1, 0xb000, 0, 0, 34)]),
+                    table(&[second]),
+                    table(&[of(0, 0xa000, 1, 0, 35)]),
+                    table(&[]),
+                ],
+            ),
+            (MORE, vec![more]),
+            (OBJECTS, vec![object(3, 0xa000), in_class]),
+            (
+                CLASSES,
+                vec![class(99, 0, 0), class(layout::kind::MUTEX, 0, 0), class(layout::kind::RWLOCK, 0, 0)],
+            ),
+            (STACKS, vec![record(STACKS)]),
+            (TEXT, mutex.bytes().map(|byte| vec![byte]).collect()),
+        ]);
+        put!(bytes, Header.mutex = 0_u32);
+        let at = offset_of!(Header, mutex) + 4;
+        bytes[at..at + 4].copy_from_slice(&(mutex.len() as u32).to_ne_bytes());
+        let recording = read(&format!("holders-{mutex}"), &bytes).unwrap();
+        let waiting = |thread: &Thread| thread.waiting.as_ref().map(|waiting| waiting.holders.clone());
+        recording.threads.iter().filter_map(waiting).collect::<Vec<_>>()
+    };
+    let held = || of(0, 0xa000, 1, 0, 34);
+    assert_eq!(holders("shfl", held()), [vec![2], vec![2], vec![4]]);
+    // The release of a hold that is measured is always noted.
+    assert_eq!(holders("shfl", of(0, 0xa000, 1, 1, 35)), [vec![2], vec![2], vec![4]]);
+    assert_eq!(holders("shfl", of(0, 0xa000, 0, 0, 34)), [vec![], vec![], vec![4]]);
+    // Another lock was at the address.
+    assert_eq!(holders("shfl", of(1, 0xa000, 1, 0, 34)), [vec![], vec![], vec![4]]);
+    // glibc's mutexes are released without a note.
+    assert_eq!(holders("glibc", held()), [vec![], vec![], vec![4]]);
+}

@@ -16,7 +16,9 @@ use crate::state::abi::*;
 use crate::state::table::{TABLE, Table, install};
 use crate::state::used;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use latchwork_check::{Wish, acquired, acquiring, destroying, early, forget, found, releasing, waiting};
+use latchwork_check::{
+    Wish, acquired, acquiring, destroying, early, forget, found, refused, releasing, waiting,
+};
 use libc::{c_int, clockid_t, timespec};
 
 /// The functions that the layer calls.
@@ -56,14 +58,17 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
 }
 
 pub(super) const LOCK: Wish = Wish::LOCK;
-pub(super) const TRY: Wish = Wish { waits: false, ..LOCK };
+/// With a deadline.
+const TIMED: Wish = Wish { forever: false, ..LOCK };
+pub(super) const TRY: Wish = Wish { waits: false, ..TIMED };
 pub(super) const READ: Wish = Wish { shared: true, ..LOCK };
+const TIMED_READ: Wish = Wish { shared: true, ..TIMED };
 pub(super) const TRY_READ: Wish = Wish { shared: true, ..TRY };
 
 /// The first attempt of a call that may wait, made by a recorder above this layer. The detector learns what the call asks
 /// for. If the thread holds the lock already, the attempt fails, and the rest of the call reports the deadlock.
 pub(super) fn first(wish: Wish) -> Wish {
-    Wish { again: true, ..wish }
+    Wish { again: true, forever: false, ..wish }
 }
 
 /// Whether a lock call acquired the lock. EOWNERDEAD: it acquired a robust mutex; the former holder has died.
@@ -144,6 +149,8 @@ pub(super) fn take(lock: usize, wish: Wish, call: impl FnOnce() -> c_int) -> c_i
     let result = call();
     if got(result) {
         acquired(lock, wish, asked);
+    } else if wish.forever {
+        refused(asked);
     }
     result
 }
@@ -216,8 +223,8 @@ layer! {
     mutex_destroy(m: *mut Mutex) -> c_int = |call| destroy(m.addr(), call);
     mutex_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
     mutex_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
-    mutex_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
-    mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
+    mutex_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, TIMED, call);
+    mutex_clocklock(m: *mut Mutex, clock: clockid_t, time: Time) -> c_int = |call| take_mutex(m, TIMED, call);
     mutex_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
 
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| { forget(l.addr()); call() };
@@ -226,10 +233,10 @@ layer! {
     rwlock_wrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, LOCK, call);
     rwlock_tryrdlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY_READ, call);
     rwlock_trywrlock(l: *mut RwLock) -> c_int = |call| take_rwlock(l, TRY, call);
-    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
-    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
-    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, READ, call);
-    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, LOCK, call);
+    rwlock_timedrdlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, TIMED_READ, call);
+    rwlock_timedwrlock(l: *mut RwLock, time: Time) -> c_int = |call| take_rwlock(l, TIMED, call);
+    rwlock_clockrdlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, TIMED_READ, call);
+    rwlock_clockwrlock(l: *mut RwLock, clock: clockid_t, time: Time) -> c_int = |call| take_rwlock(l, TIMED, call);
     rwlock_unlock(l: *mut RwLock) -> c_int = |call| { give(l.addr(), (*l).is_left_to_glibc_and_held()); call() };
 
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| { forget(s.addr()); call() };
@@ -242,7 +249,7 @@ layer! {
     mtx_destroy(m: *mut Mutex) -> () = |call| { destroy(m.addr(), || { call(); result_of_destroy(m) }); };
     mtx_lock(m: *mut Mutex) -> c_int = |call| take_mutex(m, LOCK, call);
     mtx_trylock(m: *mut Mutex) -> c_int = |call| take_mutex(m, TRY, call);
-    mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, LOCK, call);
+    mtx_timedlock(m: *mut Mutex, time: Time) -> c_int = |call| take_mutex(m, TIMED, call);
     mtx_unlock(m: *mut Mutex) -> c_int = |call| give_mutex(m, call);
 
     // A thread may be cancelled in these, so they keep nothing that is to be dropped.

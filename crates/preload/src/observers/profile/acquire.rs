@@ -129,7 +129,7 @@ unsafe fn counted_too_early(call: Call, result: c_int, mut block: impl FnMut() -
         _ => after_first_attempt(call.kind(), call.address, result),
     };
     let Some(local) = &mut threads::current() else { return unrecorded() };
-    let origin = fast::take_back(local, call.address, call.is_read());
+    let origin = fast::take_back(local, call);
     let filter = filter::value(call.address);
     let Some(place) = local.place(call.kind(), call.address) else { return unrecorded() };
     match result {
@@ -369,7 +369,8 @@ impl Waiting {
     fn wait(&self, local: &Inside, call: Call, block: &mut dyn FnMut() -> c_int) -> (c_int, Option<u64>) {
         // SAFETY: the caller's object is live.
         let holder = unsafe { at_once::holder(call.kind(), call.address) };
-        waits::begin(local, (call.address, holder), self.class, self.site, self.start);
+        let what = (self.object_index, self.class);
+        waits::begin_for(local, (call.address, holder), what, self.site, self.start);
         let session = local.leave();
         let result = block();
         let end = clock::now();

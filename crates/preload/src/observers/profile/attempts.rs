@@ -57,7 +57,7 @@ unsafe fn attempt_long_way(call: Call, origin: Option<Origin>, attempt: impl Fn(
     let Some(local) = &mut threads::current() else { return attempt() };
     let (origin, counted) = match origin {
         Some(origin) => (origin, false),
-        None => (fast::take_back(local, call.address, call.is_read()), true),
+        None => (fast::take_back(local, call), true),
     };
     let filter = filter::value(call.address);
     let Some(place) = local.place(call.kind(), call.address) else { return attempt() };

@@ -6,7 +6,7 @@ use super::file::record;
 use super::index::prefetch;
 use super::{filter, objects};
 use core::hint::cold_path;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use latchwork_recording::layout::*;
 
 /// In [`Entry::depth`] of a semaphore: the thread has waited for a unit, and has not posted since.
@@ -163,6 +163,18 @@ pub(super) fn forget_old_hold(entry: &Entry, depth: u8) {
     }
 }
 
+/// Notes that the thread has released the lock. No hold of it is measured any more.
+#[inline(always)]
+pub(super) fn note_release(entry: &Entry) {
+    entry.weight.store(stamp(entry), Relaxed);
+}
+
+/// Whether the thread holds the lock, if each release of it is noted.
+pub(super) fn holds(entry: &Entry) -> bool {
+    let of = |byte: &AtomicU8| byte.load(Relaxed);
+    Entry::holds(of(&entry.depth), of(&entry.open), of(&entry.weight), entry.acquisitions.load(Relaxed))
+}
+
 /// The low bits of the number of acquisitions, in the high bits of [`Entry::weight`].
 #[inline(always)]
 fn stamp(entry: &Entry) -> u8 {
@@ -170,7 +182,7 @@ fn stamp(entry: &Entry) -> u8 {
 }
 
 /// No weight is as large.
-const STAMP: u8 = 16;
+const STAMP: u8 = 1 << STAMP_SHIFT;
 
 /// The next calls for the object of this entry go the long way.
 pub(super) fn slow_down(entry: &Entry) {

@@ -152,17 +152,19 @@ fn note(entry: &Entry, read: bool, depth: u8, caller: usize, slot: usize) {
 /// Takes back what [`count`] or [`count_free`] has counted: the attempt has failed. Returns where the call was made.
 #[cold]
 #[inline(never)]
-pub(super) fn take_back(local: &mut Local, address: usize, read: bool) -> Origin {
+pub(super) fn take_back(local: &mut Local, call: Call) -> Origin {
+    let (address, read, rwlock) = (call.address, call.is_read(), kind::is_rwlock(call.kind()));
     let Some(entry) = local.shared.entries.of(address) else { return Origin { caller: 0, slot: 0 } };
     entry.acquisitions.store(entry.acquisitions.load(Relaxed).saturating_sub(1), Relaxed);
     if entries::is_free(entry.depth.load(Relaxed)) {
         local.free_calls += 1;
-        entry.depth.store(0, Relaxed);
     }
     if read {
         entry.reads.store(entry.reads.load(Relaxed).saturating_sub(1), Relaxed);
-        entry.depth.store(0, Relaxed);
     }
+    // The depth is that of the attempt. Of a rwlock it is not known what it was before.
+    let still_holds = !rwlock && entries::holds(entry);
+    entry.depth.store(if still_holds { 1 } else { 0 }, Relaxed);
     Origin { caller: entry.caller.load(Relaxed) as usize, slot: entry.slot.load(Relaxed) as usize }
 }
 
@@ -178,6 +180,25 @@ pub(super) fn is_nothing_to_release(address: usize) -> bool {
         Some(local) => local.attention == 0 && !filter::is_watched(address),
         None => false,
     }
+}
+
+/// As [`is_nothing_to_release`]. Then it notes that the thread has released the lock: so the tables say which thread holds it. `is_nested`
+/// says of a recursive mutex that the thread holds whether it will hold it afterwards, too.
+#[inline(always)]
+pub(super) fn is_nothing_to_release_but_that(address: usize, is_nested: impl FnOnce() -> bool) -> bool {
+    let Some(local) = threads::known(Current::get()) else { return false };
+    if local.attention != 0 || local.session() != session::number() {
+        return false;
+    }
+    let mixed = filter::mix(address);
+    if filter::at(mixed).load(Relaxed) & WATCHED != 0 {
+        return false;
+    }
+    let Some(entry) = local.shared.entries.of_mixed(mixed, address) else { return false };
+    if entry.depth.load(Relaxed) != RECURSIVE || !is_nested() {
+        entries::note_release(entry);
+    }
+    true
 }
 
 /// As [`is_nothing_to_release`], of a rwlock. Then it notes that a reader has left.
@@ -211,5 +232,6 @@ pub(super) fn is_short_and_free(address: usize) -> bool {
         return false;
     }
     entry.depth.store(0, Relaxed);
+    entries::note_release(entry);
     true
 }

@@ -159,6 +159,9 @@ pub(crate) fn place(on: bool) {
             mtx_init => mtx_init, mtx_destroy => mtx_destroy, mtx_lock => callers::mtx_lock,
             mtx_trylock => callers::mtx_trylock, mtx_timedlock => callers::mtx_timedlock, mtx_unlock => mtx_unlock,
         }
+    } else {
+        // A mutex of glibc's says which thread holds it.
+        over! { on; mutex_unlock => noted::mutex_unlock, spin_unlock => noted::spin_unlock }
     }
     cond::RELOCK.set(if on { relock } else { cond::relock });
     sleeps::place(on);
@@ -229,16 +232,31 @@ type Time = *const timespec;
 layer! {
     mutex_init(m: *mut Mutex, attr: *const Attr) -> c_int = |call| init(Call::of_mutex(m), call);
     mutex_destroy(m: *mut Mutex) -> c_int = |call| destroy(m.addr(), call);
-    mutex_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.expose_provenance(), call);
+    mutex_unlock(m: *mut Mutex) -> c_int = |call| release::<false>(kind::MUTEX, m.expose_provenance(), call);
     rwlock_init(l: *mut RwLock, attr: *const Attr) -> c_int = |call| init(writing(l), call);
     rwlock_destroy(l: *mut RwLock) -> c_int = |call| destroy(l.addr(), call);
-    rwlock_unlock(l: *mut RwLock) -> c_int = |call| release(kind::RWLOCK, l.addr(), call);
+    rwlock_unlock(l: *mut RwLock) -> c_int = |call| release::<false>(kind::RWLOCK, l.addr(), call);
     spin_init(s: *mut Spin, shared: c_int) -> c_int = |call| init(plain(kind::SPIN, s.addr()), call);
     spin_destroy(s: *mut Spin) -> c_int = |call| destroy(s.addr(), call);
-    spin_unlock(s: *mut Spin) -> c_int = |call| release(kind::SPIN, s.addr(), call);
+    spin_unlock(s: *mut Spin) -> c_int = |call| release::<false>(kind::SPIN, s.addr(), call);
     mtx_init(m: *mut Mutex, kind: c_int) -> c_int = |call| init(Call::of_mutex(m), call);
     mtx_destroy(m: *mut Mutex) -> () = |call| { call(); gone(m.addr()) };
-    mtx_unlock(m: *mut Mutex) -> c_int = |call| release(kind::MUTEX, m.expose_provenance(), call);
+    mtx_unlock(m: *mut Mutex) -> c_int = |call| release::<false>(kind::MUTEX, m.expose_provenance(), call);
+}
+
+/// The releases of locks that do not say which thread holds them.
+mod noted {
+    use super::*;
+
+    pub(super) unsafe extern "C" fn mutex_unlock(m: *mut Mutex) -> c_int {
+        // SAFETY: the program passes a live mutex.
+        unsafe { release::<true>(kind::MUTEX, m.expose_provenance(), || BELOW.mutex_unlock.get()(m)) }
+    }
+
+    pub(super) unsafe extern "C" fn spin_unlock(s: *mut Spin) -> c_int {
+        // SAFETY: the program passes a live spin lock.
+        unsafe { release::<true>(kind::SPIN, s.addr(), || BELOW.spin_unlock.get()(s)) }
+    }
 }
 
 /// As [`layer!`]: the calls that acquire a lock. The symbol of each is a function of `callers.c`, which adds to the

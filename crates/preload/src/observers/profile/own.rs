@@ -51,5 +51,5 @@ pub(in crate::observers) fn acquire(
 /// Releases a lock.
 pub(in crate::observers) fn release(address: usize, wish: Wish, below: impl FnMut() -> c_int) -> c_int {
     // SAFETY: as in `acquire`.
-    unsafe { releasing::release(wish.kind(), address, below) }
+    unsafe { releasing::release::<true>(wish.kind(), address, below) }
 }

@@ -11,15 +11,24 @@ use latchwork_recording::histogram::bucket;
 use latchwork_recording::layout::*;
 use libc::c_int;
 
-/// An unlock call.
+/// An unlock call. `NOTED`: the thread's table says that the thread has released the lock, also of a mutex or a spin lock.
 ///
 /// # Safety
 ///
 /// The object is live.
 #[inline(always)]
-pub(super) unsafe fn release(kind: u32, address: usize, mut below: impl FnMut() -> c_int) -> c_int {
+pub(super) unsafe fn release<const NOTED: bool>(
+    kind: u32,
+    address: usize,
+    mut below: impl FnMut() -> c_int,
+) -> c_int {
     let nothing = if kind::is_rwlock(kind) {
         fast::is_nothing_to_release_of_rwlock(address)
+    } else if NOTED {
+        // SAFETY: the caller's object is live.
+        fast::is_nothing_to_release_but_that(address, || unsafe {
+            Call::new(kind, address, false).is_nested()
+        })
     } else {
         fast::is_nothing_to_release(address)
     };
@@ -80,9 +89,11 @@ unsafe fn release_long_way(call: Call, mut below: impl FnMut() -> c_int) -> c_in
         entry.site.store(0, Relaxed);
         entry.held_since.store(0, Relaxed);
         local.close(entry);
+        entries::note_release(entry);
         return below();
     }
     let held = releasing(local, place, read || kind::is_rwlock(kind) && depth == 0, debt);
+    entries::note_release(entry);
     // The first holds of a thread each stand for themselves.
     let may_be_free =
         debt == Debt::Part && depth != RECURSIVE && held.weight != 0 && entry.first.load(Relaxed) == 0;
@@ -114,6 +125,7 @@ fn release_waited(
     local.thread.seen.store(now, Relaxed);
     local.close(entry);
     let weight = if since != 0 { entries::hold_weight(entry) } else { 0 };
+    entries::note_release(entry);
     released(local, entry, address, &Held { nanos: now.saturating_sub(since), weight, read, site });
     result
 }

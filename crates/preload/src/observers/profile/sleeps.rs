@@ -130,7 +130,7 @@ unsafe extern "C" fn latchwork_profile_cond_begin(sleep: &mut Sleep) {
     sleep.start = clock::now();
     sleep.session = local.session();
     local.relock_nanos = 0;
-    waits::begin(local, (0, 0), entry.class.load(Relaxed), sleep.waiter, sleep.start);
+    waits::begin(local, entry.class.load(Relaxed), sleep.waiter, sleep.start);
 }
 
 /// After it.
@@ -203,7 +203,7 @@ unsafe extern "C" fn latchwork_profile_sem_begin(sleep: &mut Sleep) -> bool {
     sleep.waiter = local.stacks.capture();
     sleep.start = clock::now();
     sleep.session = local.session();
-    waits::begin(local, (0, 0), entry.class.load(Relaxed), sleep.waiter, sleep.start);
+    waits::begin(local, entry.class.load(Relaxed), sleep.waiter, sleep.start);
     false
 }
 

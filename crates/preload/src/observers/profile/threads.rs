@@ -12,7 +12,7 @@ use super::homes::{self, Home, Shared};
 use super::objects::{self, Found, Spare};
 use super::sampling::Rates;
 use super::stack::Cache;
-use super::{at_once, clock, filter, modules, pending, session, tallies};
+use super::{at_once, clock, filter, modules, pending, session, sleeps, tallies};
 use crate::state::kernel;
 use crate::state::memory::quietly;
 use core::ptr::null_mut;
@@ -273,23 +273,25 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
     }
     // SAFETY: the place is the calling thread's. Zero bytes, as the kernel gives them, say that nothing else is complete.
     let of_this_session = unsafe { (*local).session() == session };
-    let table: &'static Table = if of_this_session {
+    let mut inherited = None;
+    if of_this_session {
         // The thread before is gone.
         // SAFETY: all fields belong to this session.
         let before = unsafe { &*local };
-        for place in 0..before.shared.entries.size() {
-            let entry = before.shared.entries.at(place);
-            entry.open.store(0, Relaxed);
-            entries::flush(entry);
-        }
-        pending::settle(before.thread, before.table);
-        before.table.tallies.iter().for_each(tallies::flush);
         // It may have been cancelled while it waited.
         before.thread.waits_for.store(0, Relaxed);
-        before.table
-    } else {
-        let Some(table) = append::<Table>(1) else { return vacate() };
-        record(table)
+        inherited = Some(before);
+    }
+    // The table of a thread that has ended with a lock stays as it is, as long as there is room: others may wait for the lock.
+    let left = inherited.filter(|before| before.holds_any());
+    let new = if inherited.is_none() || left.is_some() { append::<Table>(1) } else { None };
+    let (table, tables): (&'static Table, u32) = match (new, inherited) {
+        (Some(table), _) => (record(table), table + 1),
+        (None, Some(before)) => {
+            before.settle();
+            (before.table, before.thread.pending.tables.load(Relaxed))
+        }
+        (None, None) => return vacate(),
     };
     // SAFETY: as above.
     unsafe { (*local).shared.session.store(0, Relaxed) };
@@ -300,6 +302,7 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
     thread.tid.store(tid, Relaxed);
     thread.started.store(clock::thread_start(now).max(header().started), Relaxed);
     thread.seen.store(now, Relaxed);
+    thread.pending.tables.store(tables, Relaxed);
     let mut name = [0_u8; 16];
     // SAFETY: the kernel writes 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
@@ -323,8 +326,10 @@ fn make(word: *mut Local, session: u64) -> *mut Local {
         (&raw mut (*local).until_mark).write(0);
         (&raw mut (*local).waits).write(0);
         (&raw mut (*local).next_look).write(0);
-        if !of_this_session {
+        if new.is_some() {
             (*local).shared.entries.set(&table.entries);
+        }
+        if !of_this_session {
             (&raw mut (*local).spare).write_bytes(0, 1);
         }
         (&raw mut (*local).module).write_bytes(0, 1);
@@ -498,6 +503,32 @@ impl Local {
         }
     }
 
+    /// Whether the thread, which has ended, held a lock then, as far as its table says that.
+    fn holds_any(&self) -> bool {
+        let noted = !sleeps::glibc_serves();
+        let entries = &self.shared.entries;
+        (0..entries.size()).map(|place| entries.at(place)).any(|entry| {
+            entry.depth.load(Relaxed) != 0
+                && entry.address.load(Relaxed) != 0
+                && match record::<Class>(entry.class.load(Relaxed)).kind.load(Relaxed) {
+                    kind if kind::is_rwlock(kind) => true,
+                    kind::MUTEX | kind::SPIN => noted && entries::holds(entry),
+                    kind => kind & kind::OWN != 0 && entries::holds(entry),
+                }
+        })
+    }
+
+    /// Adds all that the thread, which has ended, has counted to the records.
+    fn settle(&self) {
+        for place in 0..self.shared.entries.size() {
+            let entry = self.shared.entries.at(place);
+            entry.open.store(0, Relaxed);
+            entries::flush(entry);
+        }
+        pending::settle(self.thread, self.table);
+        self.table.tallies.iter().for_each(tallies::flush);
+    }
+
     /// Gives the thread more entries. `false`: it has them, or there is no room.
     #[cold]
     fn extend(&mut self) -> bool {
@@ -508,6 +539,7 @@ impl Local {
         let Some(more) = append::<More>(1) else { return false };
         (0..ENTRIES).for_each(|place| self.empty(self.shared.entries.at(place)));
         self.shared.entries.set(&record::<More>(more).entries);
+        self.thread.pending.tables.fetch_or((more + 1) << u16::BITS, Relaxed);
         true
     }
 }

@@ -30,11 +30,24 @@ pub(super) struct Wait {
     pub(super) weight: u32,
 }
 
-/// The calling thread begins to wait for the lock at this address, which that thread holds; 0: for something else.
-pub(super) fn begin(local: &Local, (address, holder): (usize, u32), class: u32, waiter: u32, now: u64) {
-    let thread = local.thread;
+/// The calling thread begins to wait for the lock at this address, which that thread holds, and for which the thread has noted no other
+/// wait.
+pub(super) fn begin_for(
+    local: &Local,
+    (address, holder): (usize, u32),
+    (object, class): (u32, u32),
+    waiter: u32,
+    now: u64,
+) {
     local.shared.waits_for.store(address, Relaxed);
-    thread.held_by.store(holder, Relaxed);
+    local.thread.held_by.store(holder, Relaxed);
+    local.thread.pending.object.store(object, Relaxed);
+    begin(local, class, waiter, now);
+}
+
+/// The calling thread begins to wait.
+pub(super) fn begin(local: &Local, class: u32, waiter: u32, now: u64) {
+    let thread = local.thread;
     thread.waits_at.store(waiter, Relaxed);
     thread.waits_since.store(now, Relaxed);
     thread.waits_for.store(class + 1, Release);
