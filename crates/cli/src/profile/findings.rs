@@ -362,13 +362,13 @@ mod tests {
             profile.kept = kept;
             assert_eq!(verdict(&profile)[0], format!("{waited} {why}"));
         }
-        // (38 s + 4.9 s) of 100 s.
-        assert!(verdict(&profile)[1].starts_with("Threads spent 43%"), "{:?}", verdict(&profile));
+        // (38 s + 6.9 s) of 100 s.
+        assert!(verdict(&profile)[1].starts_with("Threads spent 45%"), "{:?}", verdict(&profile));
         // Nothing else happened.
         for class in &mut profile.locks {
             *class = Class { name: "m".into(), waiting: class.waiting, ..Class::default() };
         }
-        assert!(verdict(&profile)[1].starts_with("Threads spent 4.9%"), "{:?}", verdict(&profile));
+        assert!(verdict(&profile)[1].starts_with("Threads spent 6.9%"), "{:?}", verdict(&profile));
     }
 
     #[test]
