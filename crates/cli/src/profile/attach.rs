@@ -20,8 +20,9 @@ pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "must be a number of seconds from 0.001 to 1e19".into())
 }
 
-/// Records the process for so long, or until it ends, or until Ctrl-C.
-pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<Vec<Recording>> {
+/// Records the process for so long, or until it ends, or until Ctrl-C. With the recording comes how many of its threads sleep
+/// in a futex at the end.
+pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<(Vec<Recording>, usize)> {
     let kept = keep.map(|path| Recordings::new(Some(path))).transpose()?;
     let signals = Signals::block()?;
     let mut session = Session::new(pid)?;
@@ -42,6 +43,7 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
             break;
         }
     }
+    let asleep = session.asleep();
     if let Err(failure) = session.off() {
         say(&format!("latchwork: warning: what its last calls counted may be missing: {}", failure.message));
     }
@@ -49,5 +51,5 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
     if let Some(kept) = &kept {
         session.copy_to(kept.path())?;
     }
-    Ok(recordings)
+    Ok((recordings, asleep))
 }

@@ -35,6 +35,7 @@ pub mod units;
 
 use crate::program;
 use crate::run::Under;
+use crate::unseen;
 use clap::{Args, ValueHint};
 use files::Recordings;
 use latchwork_console::failure::{Failure, Result};
@@ -110,13 +111,18 @@ pub fn profile(options: &Options) -> Result<i32> {
     let read = options.under.read().chain(kept).chain(program::named(&options.command));
     output::check_results(options.files(), read)?;
     let recorded = match (&options.read, options.pid) {
-        (Some(kept), _) => Some(files::read(kept)?),
+        (Some(kept), _) => Some((files::read(kept)?, 0)),
         (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),
         (None, None) => None,
     };
-    if let Some(recorded) = recorded {
+    if let Some((recorded, asleep)) = recorded {
         ending::by_signals();
-        let profile = join::join(&recorded);
+        let mut profile = join::join(&recorded);
+        if let Some(pid) = options.pid
+            && unseen::calls(&profile) == 0
+        {
+            profile.notes.extend(unseen::asleep(pid, asleep));
+        }
         let mut printed = Ok(());
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {

@@ -135,5 +135,7 @@ fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
         watch.restart();
     }
     watch.keep(&session.take_ended());
-    Ok(watch.look(&session.read()?))
+    let mut sample = watch.look(&session.read()?);
+    sample.asleep = session.asleep();
+    Ok(sample)
 }
