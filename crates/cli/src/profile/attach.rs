@@ -3,7 +3,7 @@
 use super::files::Recordings;
 use crate::live::{Session, Signals};
 use latchwork_console::failure::Result;
-use latchwork_console::output::say;
+use latchwork_console::output::{say, shell_word};
 use latchwork_recording::reader::Recording;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +18,15 @@ pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
         .filter(|time| *time >= Duration::from_millis(1))
         .ok_or_else(|| "must be a number of seconds from 0.001 to 1e19".into())
+}
+
+/// The number of a process. People give the name at first.
+pub fn pid(text: &str) -> std::result::Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number != 0);
+    number.ok_or_else(|| match text.parse::<i128>() {
+        Ok(_) => "there is no process of this number".into(),
+        Err(_) => format!("a process is given by its number: $(pidof {})", shell_word(text)),
+    })
 }
 
 /// Records the process for so long, or until it ends, or until Ctrl-C. With the recording comes how many of its threads sleep

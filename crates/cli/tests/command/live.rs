@@ -358,6 +358,19 @@ fn top_prints_tables_and_json() {
     assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
 }
 
+#[test]
+fn the_name_of_a_program_leads_to_its_number() {
+    for arguments in [&["top", "my server"][..], &["profile", "--pid", "my server"]] {
+        let run = output(arguments);
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains("$(pidof 'my server')"), "{}", stderr(&run));
+    }
+    for number in ["0", "4294967296", "-1"] {
+        let run = output(&["profile", "--pid", number]);
+        assert!(stderr(&run).contains("there is no process of this number"), "{}", stderr(&run));
+    }
+}
+
 /// Two threads that wait for each other since before they were observed call no lock any more.
 #[test]
 fn a_process_that_is_stuck_already_is_not_called_idle() {
