@@ -11,6 +11,20 @@ pub const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (tho
                           without the environment. A program that you can change can use latchwork's locks itself: those of the crate latchwork in \
                           Rust, of latchwork.h in C and C++.";
 
+/// What is said of a live process that calls no lock: it may be stuck since before the recording began. Nothing if no thread
+/// of it sleeps.
+pub fn asleep(pid: u32, threads: usize) -> Option<String> {
+    let sleep = match threads {
+        0 => return None,
+        1 => "1 thread sleeps".into(),
+        _ => format!("{threads} threads sleep"),
+    };
+    Some(format!(
+        "{sleep} in a futex: such a thread waits for a lock, a condition or another thread. A wait that began before the recording is in no figure. \
+         To see where it is: gdb -p {pid} -batch -ex 'thread apply all backtrace'"
+    ))
+}
+
 /// A program that locks matter to calls them thousands of times in a second. With fewer calls in all, its locks are probably others.
 pub const FEW_CALLS: u64 = 1_000;
 

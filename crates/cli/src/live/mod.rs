@@ -135,6 +135,11 @@ impl Session {
         self.process.has_ended()
     }
 
+    /// How many of its threads sleep in a futex.
+    pub fn asleep(&self) -> usize {
+        self.process.asleep()
+    }
+
     /// A descriptor that is readable once the process has ended.
     pub fn descriptor(&self) -> i32 {
         self.process.descriptor()

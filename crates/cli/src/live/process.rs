@@ -7,7 +7,7 @@ use latchwork_recording::control::SIGNAL;
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// For this time, the signal goes only to a thread that is in no system call which the signal would disturb.
@@ -198,6 +198,15 @@ impl Process {
 
     pub fn has_ended(&self) -> bool {
         is_readable(&self.descriptor)
+    }
+
+    /// How many of its threads sleep in a futex, as waiters for locks, conditions and other threads do. 0 if the kernel does
+    /// not say where threads sleep.
+    pub fn asleep(&self) -> usize {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let sleeps =
+            |path: &Path| fs::read_to_string(path.join("wchan")).is_ok_and(|place| place.contains("futex"));
+        threads.filter(|entry| sleeps(&entry.path())).count()
     }
 
     /// Its memory map, if this process may read it.

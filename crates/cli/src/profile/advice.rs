@@ -289,10 +289,13 @@ fn other_lock(class: &Class) -> Option<String> {
         && passed >= PASSED
     {
         return Some(format!(
-            "{}: the thread that releases it takes it again: at most {} of a hundred acquisitions follow one of another thread, and a \
+            "{}: the thread that releases it takes it again: {} of a hundred acquisitions follow one of another thread, and a \
              waiter waits for {} on average. A lock that lets no waiter be passed over without bound ends that: {}.",
             class.name,
-            (100 * next.by_thread).div_ceil(next.compared),
+            match (100 * next.by_thread).div_ceil(next.compared) {
+                0 => "none".into(),
+                most => format!("at most {most}"),
+            },
             time(class.waits.mean_ns()),
             if own { "lw_any_mutex_t takes its name" } else { "latchwork compare --mutex shfl" }
         ));

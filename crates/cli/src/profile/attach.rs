@@ -3,7 +3,7 @@
 use super::files::Recordings;
 use crate::live::{Session, Signals};
 use latchwork_console::failure::Result;
-use latchwork_console::output::say;
+use latchwork_console::output::{say, shell_word};
 use latchwork_recording::reader::Recording;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,8 +20,18 @@ pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "must be a number of seconds from 0.001 to 1e19".into())
 }
 
-/// Records the process for so long, or until it ends, or until Ctrl-C.
-pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<Vec<Recording>> {
+/// The number of a process. People give the name at first.
+pub fn pid(text: &str) -> std::result::Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number != 0);
+    number.ok_or_else(|| match text.parse::<i128>() {
+        Ok(_) => "there is no process of this number".into(),
+        Err(_) => format!("a process is given by its number: $(pidof {})", shell_word(text)),
+    })
+}
+
+/// Records the process for so long, or until it ends, or until Ctrl-C. With the recording comes how many of its threads sleep
+/// in a futex at the end.
+pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<(Vec<Recording>, usize)> {
     let kept = keep.map(|path| Recordings::new(Some(path))).transpose()?;
     let signals = Signals::block()?;
     let mut session = Session::new(pid)?;
@@ -42,6 +52,7 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
             break;
         }
     }
+    let asleep = session.asleep();
     if let Err(failure) = session.off() {
         say(&format!("latchwork: warning: what its last calls counted may be missing: {}", failure.message));
     }
@@ -49,5 +60,5 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<V
     if let Some(kept) = &kept {
         session.copy_to(kept.path())?;
     }
-    Ok(recordings)
+    Ok((recordings, asleep))
 }

@@ -327,6 +327,18 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
     read_all(path).map_err(|failure| fail(&format!("there is no recording in it: {}", failure.message)))
 }
 
+/// The same of a directory that the user names. Nothing was run, so no message of a process stands above.
+pub fn read_kept(path: &Path) -> Result<Vec<Recording>> {
+    read(path).map_err(|failure| match failure.message.ends_with(BEGUN) {
+        true => Failure::new(format!(
+            "{}: there is no recording in it: its files are none (`latchwork profile --keep DIR` makes some), or of processes that \
+             were killed at their start",
+            path.display()
+        )),
+        false => failure,
+    })
+}
+
 /// Reads all recordings in a directory, which may be gone when the user reads the failure.
 pub fn read_all(directory: &Path) -> Result<Vec<Recording>> {
     let mut recordings = Vec::new();

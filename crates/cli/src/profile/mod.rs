@@ -35,6 +35,7 @@ pub mod units;
 
 use crate::program;
 use crate::run::Under;
+use crate::unseen;
 use clap::{Args, ValueHint};
 use files::Recordings;
 use latchwork_console::failure::{Failure, Result};
@@ -94,7 +95,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with_all = ["command", "keep", "mutex", "rwlock", "config", "only", "not"])]
     read: Option<PathBuf>,
     /// Record this process, which was started with latchwork run; nothing is run
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["command", "read", "mutex", "rwlock", "config", "only", "not"])]
+    #[arg(long, value_name = "PID", allow_negative_numbers = true, value_parser = attach::pid, conflicts_with_all = ["command", "read", "mutex", "rwlock", "config", "only", "not"])]
     pid: Option<u32>,
     /// Record it for so long [default: until Ctrl-C, or until it ends]
     #[arg(long, value_name = "N", allow_negative_numbers = true, requires = "pid", conflicts_with_all = ["command", "read"], value_parser = attach::seconds)]
@@ -110,13 +111,18 @@ pub fn profile(options: &Options) -> Result<i32> {
     let read = options.under.read().chain(kept).chain(program::named(&options.command));
     output::check_results(options.files(), read)?;
     let recorded = match (&options.read, options.pid) {
-        (Some(kept), _) => Some(files::read(kept)?),
+        (Some(kept), _) => Some((files::read_kept(kept)?, 0)),
         (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),
         (None, None) => None,
     };
-    if let Some(recorded) = recorded {
+    if let Some((recorded, asleep)) = recorded {
         ending::by_signals();
-        let profile = join::join(&recorded);
+        let mut profile = join::join(&recorded);
+        if let Some(pid) = options.pid
+            && unseen::calls(&profile) == 0
+        {
+            profile.notes.extend(unseen::asleep(pid, asleep));
+        }
         let mut printed = Ok(());
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {

@@ -3,13 +3,13 @@
 use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::units::{count, cut, percent, things, time};
-use crate::unseen::OTHER_LOCKS;
+use crate::unseen::{self, OTHER_LOCKS};
 use serde_json::{Value, json};
 
 /// Rows of a table; the rest is counted below it.
 const ROWS: usize = 20;
 /// What stands in place of rows.
-pub const NO_LOCK: &str = "No pthread lock has been used yet.";
+pub const NO_LOCK: &str = "No pthread lock has been called since the recording began.";
 /// Characters of a name.
 pub const NAME: usize = 32;
 
@@ -70,6 +70,7 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     }
     if rows.is_empty() {
         text += &format!("{NO_LOCK} ({OTHER_LOCKS}.)\n");
+        text.extend(unseen::asleep(pid, sample.asleep).map(|sentences| sentences + "\n"));
     }
     if rows.len() > ROWS {
         text += &format!("and {} more\n", rows.len() - ROWS);
@@ -103,6 +104,7 @@ pub fn json(pid: u32, sample: &Sample, order: Order) -> String {
         "seconds": sample.seconds,
         "total_seconds": sample.total_seconds,
         "threads": sample.threads,
+        "asleep": sample.asleep,
         "locks": rows,
     });
     document.to_string() + "\n"

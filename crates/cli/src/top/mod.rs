@@ -15,7 +15,7 @@ mod terminal;
 mod view;
 
 use crate::live::{Session, Signals};
-use crate::profile::attach::seconds;
+use crate::profile::attach::{pid, seconds};
 use clap::Args;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::output::{print, say};
@@ -44,7 +44,7 @@ Examples:
 #[derive(Args)]
 pub struct Options {
     /// The process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_name = "PID", value_parser = pid)]
     pid: u32,
     /// Print one table and end
     #[arg(long, conflicts_with = "batch")]
@@ -135,5 +135,7 @@ fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
         watch.restart();
     }
     watch.keep(&session.take_ended());
-    Ok(watch.look(&session.read()?))
+    let mut sample = watch.look(&session.read()?);
+    sample.asleep = session.asleep();
+    Ok(sample)
 }

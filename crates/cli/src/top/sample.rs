@@ -118,6 +118,8 @@ pub struct Sample {
     pub total_seconds: f64,
     /// Threads that use locks and live.
     pub threads: usize,
+    /// Threads that sleep in a futex, also since before the recording began.
+    pub asleep: usize,
     pub rows: Vec<Row>,
     pub profile: Profile,
 }
@@ -210,6 +212,7 @@ impl Watch {
             seconds: now.duration_since(self.looked).as_secs_f64(),
             total_seconds: now.duration_since(self.begun).as_secs_f64(),
             threads: profile.threads.iter().filter(|thread| thread.lives).count(),
+            asleep: 0,
             rows,
             profile,
         }

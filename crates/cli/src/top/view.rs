@@ -5,7 +5,7 @@ use super::sample::{Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::model::{Class, Kind, Profile};
 use crate::profile::units::{count, cut, percent, time};
-use crate::unseen::OTHER_LOCKS;
+use crate::unseen::{self, OTHER_LOCKS};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -205,6 +205,11 @@ impl View {
         if rows.is_empty() {
             page.put(batch::NO_LOCK, Style::new());
             page.put(&format!("({OTHER_LOCKS}.)"), Style::new());
+            for sentence in
+                unseen::asleep(self.pid, self.sample.asleep).iter().flat_map(|all| all.split_inclusive(". "))
+            {
+                page.put(sentence, Style::new());
+            }
         }
         self.top = top;
     }

@@ -358,6 +358,54 @@ fn top_prints_tables_and_json() {
     assert!(stderr(&ended).contains("has ended"), "{}", stderr(&ended));
 }
 
+#[test]
+fn the_name_of_a_program_leads_to_its_number() {
+    for arguments in [&["top", "my server"][..], &["profile", "--pid", "my server"]] {
+        let run = output(arguments);
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains("$(pidof 'my server')"), "{}", stderr(&run));
+    }
+    for number in ["0", "4294967296", "-1"] {
+        let run = output(&["profile", "--pid", number]);
+        assert!(stderr(&run).contains("there is no process of this number"), "{}", stderr(&run));
+    }
+}
+
+/// Two threads that wait for each other since before they were observed call no lock any more.
+#[test]
+fn a_process_that_is_stuck_already_is_not_called_idle() {
+    let source = r#"
+        #include <pthread.h>
+        #include <unistd.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        static void *wait(void *unused) { pthread_mutex_lock(&mutex); return unused; }
+        int main(void) {
+            pthread_t threads[2];
+            pthread_mutex_lock(&mutex);
+            for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, wait, 0);
+            write(1, "ready\n", 6);
+            pthread_join(threads[0], 0);
+        }"#;
+    let directory = scratch("live-stuck");
+    let program = compile(&directory, "stuck", source, &["-g", "-O1", "-pthread"]);
+    let running = Running::under_latchwork(&["--mutex", "glibc", "--rwlock", "glibc"], &program);
+    let pid = running.pid();
+    let seen = (0..100).any(|_| {
+        let table = output(&["top", "--once", "--interval", "0.1", &pid]);
+        stdout(&table).contains("3 threads sleep in a futex")
+    });
+    assert!(seen, "the three threads wait at last");
+    let table = output(&["top", "--once", "--interval", "0.1", &pid]);
+    let text = stdout(&table);
+    assert!(text.contains("since the recording began") && text.contains(&format!("gdb -p {pid} ")), "{text}");
+    let line = parse(&stdout(&output(&["top", "--once", "--json", "--interval", "0.1", &pid])));
+    assert_eq!(line["asleep"], 3, "{line}");
+    let report = output(&["profile", "--pid", &pid, "--seconds", "0.1", "--json", "-"]);
+    let report = parse(&stdout(&report));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("3 threads sleep in a futex"), "{report}");
+}
+
 /// The directory of the observer, from the memory map of the process that it records.
 pub fn observers_directory(pid: &str) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();

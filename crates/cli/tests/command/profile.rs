@@ -422,6 +422,14 @@ fn errors_say_what_to_do() {
     let empty = output(&["profile", "--read", path]);
     assert_eq!(empty.status.code(), Some(1));
     assert!(stderr(&empty).contains("no recording"), "{}", stderr(&empty));
+    std::fs::write(directory.join("notes.txt"), "of another program").unwrap();
+    let other = output(&["profile", "--read", path]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(
+        stderr(&other).contains("its files are none (`latchwork profile --keep DIR`"),
+        "{}",
+        stderr(&other)
+    );
     let program = compile(&directory, "static", "int main(void) { return 0; }", &["-static"]);
     let fixed = output(&["profile", "--", program.to_str().unwrap()]);
     assert_eq!(fixed.status.code(), Some(1));

@@ -34,6 +34,42 @@ fn a_process_title_over_the_environment_does_not_move_the_file() {
     assert_eq!(lines[0]["mutex"]["lock"], "shfl");
 }
 
+/// A shell script starts a hundred processes that lock nothing. Each report names its program, and has no line without a number.
+#[test]
+fn the_text_names_programs_and_leaves_out_what_is_not_used() {
+    let directory = scratch("program-names");
+    let source = r#"
+        #include <pthread.h>
+        int main(int argc, char **argv) {
+            static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+            for (int i = 1; i < argc; i++) {
+                pthread_mutex_lock(&mutex);
+                pthread_mutex_unlock(&mutex);
+            }
+            return 0;
+        }"#;
+    let program = compile(&directory, "a \"name\\", source, &["-pthread"]);
+    let run = |arguments: &[&str]| {
+        let output =
+            latchwork().args(["run", "--stats", "--"]).arg(&program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stderr(&output);
+        text.lines()
+            .map(|line| line.split_once("]: ").expect("a process number").1.to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(&[]), ["a ?name?: mutex (shfl), rwlock (bravo-2d-shfl-rw): no calls"]);
+    assert_eq!(
+        run(&["1", "2"]),
+        [
+            "a ?name?: mutex (shfl): 1 object, 2 calls, 0 had to wait",
+            "a ?name?: rwlock (bravo-2d-shfl-rw): no calls",
+        ]
+    );
+    let lines = statistics(&program, &directory.join("statistics"));
+    assert_eq!(lines[0]["program"], "a ?name?");
+}
+
 #[test]
 fn a_process_that_gave_up_its_privileges_writes_its_statistics() {
     // SAFETY: cannot fail.

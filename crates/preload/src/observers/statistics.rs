@@ -5,6 +5,7 @@
 
 use crate::state::choice::{self, Choice};
 use crate::state::counters::{self, FAMILIES, Family, REASONS};
+use crate::state::executed;
 use crate::state::line::Line;
 use crate::state::log::Log;
 use crate::state::stderr;
@@ -46,6 +47,29 @@ impl Display for Things {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         let Things(number, what) = *self;
         write!(out, "{number} {what}{}", if number == 1 { "" } else { "s" })
+    }
+}
+
+/// The first 64 characters of the program's name. A character that JSON or a terminal takes for something else is `?`.
+struct Program;
+
+impl Display for Program {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        let plain =
+            |character: char| !character.is_control() && !matches!(character, '"' | '\\' | '\u{fffd}');
+        // Each line of the text has the name, and all lines together fit into a `Line`.
+        executed::name()
+            .utf8_chunks()
+            .flat_map(|chunk| {
+                let wrong = (!chunk.invalid().is_empty()).then_some('?');
+                chunk
+                    .valid()
+                    .chars()
+                    .map(move |character| if plain(character) { character } else { '?' })
+                    .chain(wrong)
+            })
+            .take(64)
+            .try_for_each(|character| out.write_char(character))
     }
 }
 
@@ -168,28 +192,31 @@ fn text() -> Line {
     let mut out = Line::new();
     // SAFETY: `getpid` takes nothing and always succeeds.
     let pid = unsafe { libc::getpid() };
+    let is_used = |family| counters::of(family).iter().any(|count| *count != 0);
     if [Family::Mutex, Family::RwLock].into_iter().all(|family| served_by(family).is_none()) {
-        let _ = writeln!(out, "latchwork[{pid}]: mutex, rwlock: glibc's own, which are not counted");
+        let _ =
+            writeln!(out, "latchwork[{pid}]: {Program}: mutex, rwlock: glibc's own, which are not counted");
     }
-    for (family, name) in NAMES {
+    // Most programs use one or two kinds of objects, and of a shell script each of a hundred processes reports.
+    for (family, name) in NAMES.into_iter().filter(|(family, _)| is_used(*family)) {
         let Some(lock) = served_by(family) else { continue };
         let [objects, calls, contended] = counters::of(family);
         let (objects, calls) = (Things(objects, "object"), Things(calls, "call"));
-        let _ = write!(out, "latchwork[{pid}]: {name} ({lock}): {objects}, {calls}, ");
+        let _ = write!(out, "latchwork[{pid}]: {Program}: {name} ({lock}): {objects}, {calls}, ");
         let _ = match family {
             Family::Cond => writeln!(out, "{}", Things(contended, "wait")),
             _ => writeln!(out, "{contended} had to wait"),
         };
         chosen(family, |lock, objects| {
             let objects = Things(objects, "object");
-            let _ = writeln!(out, "latchwork[{pid}]: {name}: {lock} serves {objects}");
+            let _ = writeln!(out, "latchwork[{pid}]: {Program}: {name}: {lock} serves {objects}");
         });
         if let Some(Counts { fast, unbiased, collisions, in_vain, revocations, revoking }) =
             readers(family, lock)
         {
             let _ = writeln!(
                 out,
-                "latchwork[{pid}]: {name} readers: {fast} fast, {} slow ({unbiased} without bias, {collisions} \
+                "latchwork[{pid}]: {Program}: {name} readers: {fast} fast, {} slow ({unbiased} without bias, {collisions} \
                  without a free slot), {in_vain} left a slot because a writer had ended the bias; {} in {} us",
                 unbiased + collisions,
                 Things(revocations, "revocation"),
@@ -197,12 +224,26 @@ fn text() -> Line {
             );
         }
     }
+    // That the library was loaded, and with which locks, is said of a process without calls too.
+    let unused = NAMES.into_iter().filter(|(family, _)| {
+        matches!(family, Family::Mutex | Family::RwLock) && served_by(*family).is_some() && !is_used(*family)
+    });
+    for (position, (family, name)) in unused.clone().enumerate() {
+        let _ = match position {
+            0 => write!(out, "latchwork[{pid}]: {Program}: "),
+            _ => write!(out, ", "),
+        };
+        let _ = write!(out, "{name} ({})", served_by(family).unwrap_or_default());
+    }
+    if unused.count() != 0 {
+        let _ = writeln!(out, ": no calls");
+    }
     for (reason, (_, name)) in REASON_NAMES.iter().enumerate() {
         let [objects, calls] = counters::to_glibc(reason);
         if objects + calls != 0 {
             let _ = writeln!(
                 out,
-                "latchwork[{pid}]: left to glibc: {name}: {}, {}",
+                "latchwork[{pid}]: {Program}: left to glibc: {name}: {}, {}",
                 Things(objects, "object"),
                 Things(calls, "call")
             );
@@ -214,7 +255,7 @@ fn text() -> Line {
 fn json() -> Line {
     let mut out = Line::new();
     // SAFETY: `getpid` takes nothing and always succeeds.
-    let _ = write!(out, "{{\"pid\":{}", unsafe { libc::getpid() });
+    let _ = write!(out, "{{\"pid\":{},\"program\":\"{Program}\"", unsafe { libc::getpid() });
     for (family, name) in NAMES {
         let Some(lock) = served_by(family) else { continue };
         let [objects, calls, contended] = counters::of(family);

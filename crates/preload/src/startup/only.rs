@@ -3,7 +3,7 @@
 //! A program passes its environment on to all programs that it starts. These two variables choose among them by name: for
 //! example, of `make -j8` with its shells and compilers only the linker.
 
-use core::ffi::{CStr, c_char};
+use crate::state::executed;
 use latchwork_check::matches;
 
 /// Whether this process is served. `only` and `not` are the values of the two variables.
@@ -11,12 +11,7 @@ pub(super) fn chosen(only: Option<&[u8]>, not: Option<&[u8]>) -> bool {
     if only.is_none() && not.is_none() {
         return true;
     }
-    // SAFETY: the kernel gives each process a string with the path that was executed, which stays, or nothing.
-    let path = unsafe {
-        let path = core::ptr::with_exposed_provenance::<c_char>(libc::getauxval(libc::AT_EXECFN) as usize);
-        if path.is_null() { b"" } else { CStr::from_ptr(path).to_bytes() }
-    };
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let name = executed::name();
     let among = |list: &[u8]| list.split(|byte| *byte == b',').any(|pattern| matches(pattern, name));
     only.is_none_or(among) && !not.is_some_and(among)
 }

@@ -13,6 +13,7 @@
 //! | [`kernel`] | system calls, past other libraries |
 //! | [`stderr`], [`log`] | where reports go: the stream, or a file of lines |
 //! | [`identity`] | numbers of threads |
+//! | [`executed`] | the name of the executed file |
 //! | [`choice`] | which lock serves an object, where locks are chosen one by one |
 //! | [`cancel`] | cancellation of a thread that waits |
 //! | [`counters`] | how many objects and calls there were, while statistics are on |
@@ -28,6 +29,7 @@ pub(crate) mod choice;
 pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod dynamic;
+pub(crate) mod executed;
 pub(crate) mod exit;
 pub(crate) mod generation;
 mod heap;

@@ -219,6 +219,11 @@ fn another_lock_may_serve_better() {
     assert_eq!(rules_of(starving), ["split", "lock"]);
     let text = last_text(starving);
     assert!(text.contains("at most 5 of a hundred acquisitions follow one of another thread"), "{text}");
+    let text = last_text(|class| {
+        starving(class);
+        class.successions.by_thread = 0;
+    });
+    assert!(text.contains("takes it again: none of a hundred acquisitions follow"), "{text}");
     let in_turn = |class: &mut Class| {
         starving(class);
         class.successions.by_thread = 50;
