@@ -277,7 +277,7 @@ static void destroyed_in_the_section(void)
     }
 }
 
-/* A fork in the section. The child has the mutex and no waiters. */
+/* A fork in the section. The child has the mutex and no waiters: with ours. glibc's condition variable has the parent's there. */
 static void forked_in_the_section(void)
 {
     struct place p;
@@ -288,6 +288,8 @@ static void forked_in_the_section(void)
     pid_t child = fork();
     if (child == 0) {
         pthread_t own;
+        if (!OUR_MUTEX)
+            _exit(0);
         OK(pthread_cond_signal(&p.cond));
         p.items = p.waiting = 0;
         OK(pthread_mutex_unlock(&p.mutex));
