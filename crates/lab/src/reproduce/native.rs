@@ -13,7 +13,7 @@ use latchwork_console::stats::{self, order};
 use latchwork_workloads::native::{Options, Threads};
 use latchwork_workloads::{peers, registry, topology};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time of each measurement with more threads than CPUs. There the order of the scheduler's quanta, milliseconds
 /// each, decides the rate, and only many quanta average it out.
@@ -23,8 +23,13 @@ const WARM_UP: Duration = Duration::from_millis(10);
 /// Turns of all experiments in a round. Each makes its tables anew, and where the pages of a large one happen to lie is a
 /// matter of a tenth. A rule compares what was measured in the same turn.
 pub const TURNS: u32 = 3;
-/// Measurements of the same locks until the machine stays the same during one.
+/// Measurements of the same lock until the machine stays the same during one.
 const ATTEMPTS: usize = 4;
+/// How long to wait after a measurement until the processors are where they were. A hypervisor that had moved them moved them back
+/// within seconds, or not for minutes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks, which take a few milliseconds each.
+const BETWEEN_PROBES: Duration = Duration::from_millis(100);
 
 /// What the machine was like while experiments were measured on it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -125,8 +130,8 @@ fn own_seconds() -> f64 {
 /// A run of a point, or why there is none.
 pub type Outcome = Result<Run, String>;
 
-/// Measures each lock once, again if the machine is another afterwards, and says whether it was the same in
-/// the end; `Err` if a signal came.
+/// Measures each lock once, in each round another one first, and says whether the machine was the same after each
+/// lock; `Err` if a signal came. A lock after which the machine is another one is measured again.
 pub fn measure_steadily(
     plan: &Plan,
     place: Place,
@@ -135,45 +140,60 @@ pub fn measure_steadily(
     signals: &Signals,
     bar: &ProgressBar,
 ) -> Result<(Vec<(usize, Outcome)>, bool), i32> {
-    let mut attempts = 0;
-    loop {
-        let runs = measure_locks(plan, place, round, signals, bar)?;
-        attempts += 1;
-        let steady = probe.same();
-        if steady || attempts == ATTEMPTS {
-            return Ok((runs, steady));
-        }
+    let mut runs = Vec::new();
+    let mut all_steady = true;
+    for lock in order(round as usize, plan.locks.len()) {
+        let mut attempts = 0;
+        let (outcome, steady) = loop {
+            if let Some(signal) = signals.take() {
+                return Err(signal);
+            }
+            let outcome = measure_lock(plan, place, round, lock, bar);
+            attempts += 1;
+            // Once the machine stays another one, the locks that follow are not waited for.
+            let again = all_steady && attempts < ATTEMPTS;
+            let steady = probe.same();
+            if steady || !again || !wait_until_same(probe, signals, bar)? {
+                break (outcome, steady);
+            }
+        };
+        all_steady &= steady;
+        runs.push((lock, outcome));
     }
+    Ok((runs, all_steady))
 }
 
-/// Measures each lock once, in each round another one first; `Err` if a signal came.
-fn measure_locks(
-    plan: &Plan,
-    place: Place,
-    round: u32,
-    signals: &Signals,
-    bar: &ProgressBar,
-) -> Result<Vec<(usize, Outcome)>, i32> {
-    let threads = plan.threads[place.threads];
-    let mut runs = Vec::new();
-    for lock in order(round as usize, plan.locks.len()) {
+/// Waits until the machine is again the one that was calibrated, and says whether it is; `Err` if a signal came.
+fn wait_until_same(probe: &Probe, signals: &Signals, bar: &ProgressBar) -> Result<bool, i32> {
+    bar.set_message("waiting until the processors are where they were");
+    let since = Instant::now();
+    while since.elapsed() < PATIENCE {
         if let Some(signal) = signals.take() {
             return Err(signal);
         }
-        let candidate = plan.locks[lock];
-        bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
         bar.tick();
-        let options = Options {
-            measured: if threads > machine::cpus() { MEASURED_IN_TURNS } else { MEASURED },
-            warm_up: WARM_UP,
-            placement: topology::Placement::Free,
-            seed: plan.seed.wrapping_add(u64::from(round)),
-        };
-        let stage = Threads::new(options, measure::stuck);
-        let settings = &plan.settings[place.settings];
-        let point = registry::Point { workload: plan.workload.name, settings, threads };
-        let result = peers::run(&point, &stage, candidate.name, candidate.kind);
-        runs.push((lock, result.map(Run::from)));
+        if probe.same() {
+            return Ok(true);
+        }
+        std::thread::sleep(BETWEEN_PROBES);
     }
-    Ok(runs)
+    Ok(false)
+}
+
+/// Measures one lock once.
+fn measure_lock(plan: &Plan, place: Place, round: u32, lock: usize, bar: &ProgressBar) -> Outcome {
+    let threads = plan.threads[place.threads];
+    let candidate = plan.locks[lock];
+    bar.set_message(format!("measuring {}, {threads} threads", candidate.name));
+    bar.tick();
+    let options = Options {
+        measured: if threads > machine::cpus() { MEASURED_IN_TURNS } else { MEASURED },
+        warm_up: WARM_UP,
+        placement: topology::Placement::Free,
+        seed: plan.seed.wrapping_add(u64::from(round)),
+    };
+    let stage = Threads::new(options, measure::stuck);
+    let settings = &plan.settings[place.settings];
+    let point = registry::Point { workload: plan.workload.name, settings, threads };
+    peers::run(&point, &stage, candidate.name, candidate.kind).map(Run::from)
 }
