@@ -114,3 +114,23 @@ impl<M: Records> Backlog<M> {
         self.soon.0.store(u64::MAX, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a batch that is not full, the next one is due after a pause, and after a longer one if it took long to reclaim.
+    #[test]
+    fn a_pause_follows_a_batch_that_is_not_full() {
+        let (soon, now) = (Soon::<Native>::native(), || Native::now(Clock::Monotonic));
+        let after_a_pause = |begin, pause| soon.0.load(Relaxed) >= begin + pause;
+        let mut begin = now();
+        assert!(soon.has_come() && after_a_pause(begin, SOON));
+        begin = now();
+        soon.reclaim(|| ());
+        assert!(after_a_pause(begin, SOON));
+        begin = now();
+        soon.reclaim(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        assert!(after_a_pause(begin, PAUSES * 1_000_000));
+    }
+}

@@ -19,6 +19,7 @@ mod map;
 mod modes;
 mod moved;
 mod mutex;
+mod osq;
 mod qspinlock;
 mod reclaim;
 mod rwlock;

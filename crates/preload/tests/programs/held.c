@@ -74,8 +74,8 @@ static int sleeps_in(int thread, const void *object, size_t size)
         && word - (uintptr_t)object < size;
 }
 
-/* With the default mutex, a waiter that the holder notifies sleeps on until the mutex is released. */
-static void at_the_unlock(void)
+/* With the default mutex, a waiter that the holder notifies sleeps on until the mutex is released, however it was taken. */
+static void at_the_unlock(int tries)
 {
     const char *lock = getenv("LATCHWORK_MUTEX");
     struct place p;
@@ -85,6 +85,11 @@ static void at_the_unlock(void)
     lock_when_waiting(&p, 1);
     while (!(sleeps = sleeps_in(p.thread, &p.cond, sizeof p.cond)))
         sleep_ms(1);
+    if (tries) {
+        OK(pthread_mutex_unlock(&p.mutex));
+        while (pthread_mutex_trylock(&p.mutex) != 0)
+            sleep_ms(1);
+    }
     offer(&p);
     sleep_ms(50); /* otherwise the waiter would be awake by now, or wait for the mutex */
     if (sleeps == 1 && lock && strcmp(lock, "shfl") == 0)
@@ -213,6 +218,55 @@ static void with_another_mutex_held(void)
     end(&other);
 }
 
+/* A thread that holds the mutex of earlier waiters notifies one that waits with another mutex. */
+static struct place first, second;
+static void *take_second(void *unused)
+{
+    OK(pthread_mutex_lock(&second.mutex));
+    second.waiting++;
+    while (!second.items)
+        OK(pthread_cond_wait(&first.cond, &second.mutex)); /* the first one's condition variable */
+    OK(pthread_mutex_unlock(&second.mutex));
+    return unused;
+}
+static void with_the_mutex_of_earlier_waiters_held(void)
+{
+    begin(&first);
+    begin(&second);
+    pthread_t a = start(take, &first);
+    lock_when_waiting(&first, 1);
+    offer(&first);
+    OK(pthread_mutex_unlock(&first.mutex));
+    join(a);
+    pthread_t b = start(take_second, NULL);
+    lock_when_waiting(&second, 1);
+    second.items++;
+    OK(pthread_mutex_unlock(&second.mutex));
+    OK(pthread_mutex_lock(&first.mutex));
+    OK(pthread_cond_signal(&first.cond));
+    join(b); /* while the first one's mutex is held */
+    OK(pthread_mutex_unlock(&first.mutex));
+    end(&first);
+    end(&second);
+}
+
+/* An unlock of a mutex that no thread holds changes nothing. (Under glibc, the mutex cannot be destroyed after that.) */
+static void unlocked_twice(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t a = start(take, &p);
+    lock_when_waiting(&p, 1);
+    offer(&p);
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(a);
+    OK(pthread_mutex_unlock(&p.mutex));
+    OK(pthread_mutex_trylock(&p.mutex));
+    EQ(pthread_mutex_trylock(&p.mutex), EBUSY);
+    OK(pthread_mutex_unlock(&p.mutex));
+    OK(pthread_cond_destroy(&p.cond));
+}
+
 /* Another thread releases the mutex: glibc allows that for a normal one. Then the first thread notifies again, while a third
    one holds it. */
 static void *unlock_it(void *p)
@@ -253,6 +307,38 @@ static void released_by_another_thread(void)
     join(a);
     join(b);
     EQ(p.taken, 2);
+    end(&p);
+}
+
+/* Another thread has released the mutex, and no thread holds it. The one that has locked it notifies. */
+static void released_by_another_thread_and_free(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t a = start(take, &p);
+    lock_when_waiting(&p, 1);
+    p.items++;
+    join(start(unlock_it, &p));
+    OK(pthread_cond_signal(&p.cond));
+    join(a); /* hangs if the notification waits for an unlock */
+    end(&p);
+}
+
+/* One waiter is notified, and then all. */
+static void one_and_then_all(void)
+{
+    struct place p;
+    pthread_t threads[3];
+    begin(&p);
+    for (int i = 0; i < 3; i++)
+        threads[i] = start(take, &p);
+    lock_when_waiting(&p, 3);
+    p.items = 3;
+    OK(pthread_cond_signal(&p.cond));
+    OK(pthread_cond_broadcast(&p.cond));
+    OK(pthread_mutex_unlock(&p.mutex));
+    for (int i = 0; i < 3; i++)
+        join(threads[i]);
     end(&p);
 }
 
@@ -347,13 +433,18 @@ static void cancelled_in_the_section(void)
 
 int main(void)
 {
-    at_the_unlock();
+    at_the_unlock(0);
+    at_the_unlock(1);
     however_it_was_taken();
     several_in_a_section();
     nested(0);
     nested(1);
     with_another_mutex_held();
+    with_the_mutex_of_earlier_waiters_held();
+    unlocked_twice();
     released_by_another_thread();
+    released_by_another_thread_and_free();
+    one_and_then_all();
     destroyed_in_the_section();
     forked_in_the_section();
     cancelled_in_the_section();

@@ -306,3 +306,16 @@ fn through_lock_api() {
     assert!(mutex.try_lock().is_none(), "not locked again after a timeout");
     assert!(condvar.wait_until(&mut guard, std::time::Instant::now()).timed_out());
 }
+
+/// A notification that finds all waiters claimed advances the number: those that do not sleep yet will not, behind a later waiter.
+#[test]
+fn a_notification_that_needs_no_wake_advances_the_number() {
+    let condvar = RawCondvar::<Native>::new();
+    let ticket = condvar.prepare();
+    for (notified, sleepers) in [(1, 1), (2, 0), (3, 0)] {
+        assert_eq!(condvar.announce(1), sleepers);
+        assert_eq!(condvar.word().load(Relaxed), ticket.value() + notified);
+    }
+    assert_eq!(condvar.finish(ticket, Wait::TimedOut), Wait::Woken);
+    assert_eq!((condvar.announce(1), condvar.word().load(Relaxed)), (0, ticket.value() + 3));
+}

@@ -218,6 +218,7 @@ impl<M: Machine> RawHybrid<M> {
         self.acquire_or_enter(QUEUE);
         let word = self.word.load(Relaxed);
         if word & WAITERS == 0 {
+            // A waiter that was granted the lock between its status and its look at the lock has set HANDOFF for itself.
             self.word.store(0, Release); // (A)
             return;
         }
@@ -335,5 +336,43 @@ mod tests {
             }
             assert!(kept, "a waiter that queues has taken the demand back");
         });
+    }
+
+    /// A demand ends when it is obeyed: the next unlock only wakes the waiter behind, which then takes the lock, and the list ends
+    /// with the last one. Nodes stand for the waiters.
+    #[test]
+    fn a_demand_ends_with_the_handover() {
+        let lock = RawHybrid::<Native>::new();
+        let nodes = [(); 3].map(|()| QNode::<Native>::new());
+        let waiters = nodes.each_ref().map(Waiter);
+        let news = || waiters.map(|waiter| waiter.status().load(Relaxed));
+        // SAFETY: the test or one of the waiters holds the lock.
+        let unlock = || unsafe { lock.unlock(()) };
+        lock.lock();
+        waiters.iter().for_each(|&waiter| lock.append(waiter));
+        lock.word.store(LOCKED | WAITERS, Relaxed);
+        assert!(!lock.acquire_or_enter(HANDOFF), "it is held");
+        assert_eq!(lock.word.load(Relaxed), LOCKED | WAITERS | HANDOFF);
+        unlock();
+        assert_eq!((lock.word.load(Relaxed), news()), (LOCKED | WAITERS, [GRANTED, WAITING, WAITING]));
+        unlock();
+        assert_eq!((lock.word.load(Relaxed), news()), (WAITERS, [GRANTED, WOKEN, WAITING]));
+        for left in [WAITERS, 0] {
+            assert!(lock.acquire_or_enter(HANDOFF));
+            assert_eq!((lock.word.load(Relaxed) & (LOCKED | QUEUE), lock.pop()), (LOCKED | QUEUE, left));
+            lock.word.store(LOCKED | left, Relaxed);
+            unlock();
+            assert_eq!((lock.word.load(Relaxed), news()[2]), (left, WOKEN));
+        }
+    }
+
+    /// A waiter that is granted the lock while it demands it may leave the demand behind, with an empty list.
+    #[test]
+    fn a_demand_may_outlive_the_list() {
+        let lock = RawHybrid::<Native>::new();
+        lock.word.store(LOCKED | HANDOFF, Relaxed);
+        // SAFETY: the lock is held, by no other thread.
+        unsafe { lock.unlock(()) };
+        assert_eq!(lock.word.load(Relaxed), 0);
     }
 }

@@ -236,3 +236,6 @@ unsafe impl<M: Machine> RawMutex for RawMalthusian<M> {
         !self.tail.load(Relaxed).is_null()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,4 +206,30 @@ mod tests {
             assert_eq!(lock.word.load(Relaxed), left);
         }
     }
+
+    /// The share of waiters that have slept rises with each that sleeps, and falls with each that does not.
+    #[test]
+    fn the_share_of_sleepers_follows_the_waiters() {
+        let lock = &RawMutexee::<Native>::new();
+        // SAFETY: acquired before.
+        let unlock = || unsafe { lock.unlock(()) };
+        for share in [128, 128 - 128 / 8 + 128] {
+            lock.lock();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    lock.lock();
+                    unlock();
+                });
+                while lock.word.load(Relaxed) != LOCKED | SLEEPERS {
+                    std::thread::yield_now();
+                }
+                unlock();
+            });
+            assert_eq!(lock.slept.load(Relaxed), share);
+        }
+        lock.word.store(SLEEPERS, Relaxed); // free, but not on the fast path
+        lock.lock();
+        unlock();
+        assert_eq!(lock.slept.load(Relaxed), 240 - 240 / 8);
+    }
 }

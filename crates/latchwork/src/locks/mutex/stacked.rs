@@ -302,6 +302,7 @@ pub type Clof<M> = Stacked<Stacked<RawTicket<M>, RawMcs<M>, PairOfNodes>, RawClh
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::mutex::{cna::RawCna, k42::RawK42, mcs_park::RawMcsPark};
     use crate::locks::tests::in_a_minute;
     use crate::machine::Native;
 
@@ -337,5 +338,32 @@ mod tests {
             });
             assert_eq!(cohort.passes.load(Relaxed), 0);
         }
+    }
+
+    /// The holder of a local lock sees whether another thread waits.
+    #[test]
+    fn holders_of_local_locks_see_waiters() {
+        fn check<L: Local<Machine = Native>>() {
+            let lock = L::new_in();
+            let token = lock.lock();
+            // SAFETY: the token is from an acquisition that has not ended.
+            let has_waiters = || unsafe { lock.has_waiters(token) };
+            assert!(!has_waiters(), "{}: there is none", L::INFO.name);
+            let waits = std::thread::scope(|scope| {
+                // SAFETY: the token is from the acquisition in the same call.
+                scope.spawn(|| unsafe { lock.unlock(lock.lock()) });
+                let waits = in_a_minute(has_waiters);
+                // SAFETY: the token is from the first acquisition.
+                unsafe { lock.unlock(token) };
+                waits
+            });
+            assert!(waits, "{}", L::INFO.name);
+        }
+        check::<RawTicket<Native>>();
+        check::<RawClh<Native>>();
+        check::<RawMcs<Native>>();
+        check::<RawK42<Native>>();
+        check::<RawCna<Native>>();
+        check::<RawMcsPark<Native>>();
     }
 }

@@ -298,5 +298,53 @@ fn each_number_has_a_place_of_its_own() {
         (0..).flat_map(|chunk| (0..length(chunk)).map(move |at| (chunk, at))).take(999).collect();
     assert_eq!(places, all);
     assert_eq!(locate((1 << CHUNKS) - 1), (CHUNKS - 1, length(CHUNKS - 1) - 1));
-    assert!(Backlog::<Native>::new().made(0).is_none() && locate(1 << CHUNKS).0 == CHUNKS);
+    let backlog = Backlog::<Native>::new();
+    assert!(backlog.list(1).is_some() && backlog.made(0).is_none());
+    assert!(locate(0).0 >= CHUNKS && locate(1 << CHUNKS).0 == CHUNKS);
+}
+
+/// Objects that are not small fill a batch with each 32nd of the limit on bytes, and small ones with the caller's number of objects.
+#[test]
+fn bytes_and_the_caller_bound_a_batch() {
+    let backlog = &Backlog::<Native>::new();
+    backlog.never_soon();
+    backlog.set_limit(Limit { objects: u64::MAX, bytes: 32 * 16 * SMALL as u64 });
+    let full = |bytes, most| {
+        let retire = |_: &u32| {
+            let object = retired();
+            // SAFETY: the header is valid and this thread's alone.
+            unsafe { note(object, bytes, free) };
+            backlog.push(object, most) == Due::Full
+        };
+        let full = (0..64).filter(retire).count();
+        reclaim(backlog);
+        full
+    };
+    assert_eq!(full(4 * SMALL as u32, 1 << 31), 64 / 4);
+    assert_eq!(full(24, 16), 64 / 16);
+    assert!(backlog.is_clean());
+}
+
+/// The first object of a thread makes the batches smaller, for one more list.
+#[test]
+fn a_new_list_makes_batches_smaller() {
+    let backlog = &Backlog::<Native>::new();
+    backlog.set_limit(Limit { objects: 512, bytes: u64::MAX });
+    let other = record::own::<Native>().number.load(Relaxed) + 1;
+    backlog.list(other).expect("there are lists for millions of threads").put(retired(), 1);
+    _ = backlog.push(retired(), 1 << 31);
+    assert_eq!(backlog.batch.load(Relaxed), batch(512, 2));
+    reclaim(backlog);
+    assert!(backlog.is_clean());
+}
+
+/// A destructor that retires has its thread's list a second time. Afterwards the thread still has it.
+#[test]
+fn a_list_that_is_used_twice_stays_busy() {
+    let backlog = &Backlog::<Native>::new();
+    let outer = backlog.mine().expect("no other thread collects");
+    drop(backlog.mine().expect("no other thread collects"));
+    assert!(is_busy(&outer));
+    drop(outer);
+    assert!(!backlog.is_reclaiming());
 }
