@@ -114,6 +114,9 @@ pub fn predict(options: &Options) -> Result<i32> {
             return Err(Failure::usage(format!("{option} -: {why}")));
         }
         output::check(option, path)?;
+        if option == "--plot" {
+            crate::measure::plot::check(path)?;
+        }
     }
     let read = [("TRACE", &*options.trace), ("--machine", Path::new(&options.machine))];
     let home = options.recorded_on.iter().map(|file| ("--recorded-on", Path::new(file)));
@@ -128,7 +131,8 @@ pub fn predict(options: &Options) -> Result<i32> {
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);
     if load.threads() > MAX_THREADS {
         return Err(Failure::new(format!(
-            "{}: {} threads ran at the same time, and at most {MAX_THREADS} can be simulated: record with fewer",
+            "{}: {} threads ran at the same time, and at most {MAX_THREADS} can be simulated. Record the program with fewer \
+             threads, or a time in which fewer run: latchwork record --delay 10 --seconds 5 -- PROG",
             options.trace.display(),
             load.threads()
         )));
