@@ -6,11 +6,12 @@ pub fn fold(sentence: &str, indent: &str, width: usize) -> String {
     fill(sentence, "", indent, width)
 }
 
-/// Each line of the text in lines of at most `width` characters. The rest of a line stands four characters further to the right.
+/// Each line of the text in lines of at most `width` characters. The rest of an indented line stands four characters further to the right.
 pub fn fold_lines(text: &str, width: usize) -> String {
     let fold_line = |line: &str| {
         let (indent, rest) = line.split_at(line.len() - line.trim_start_matches(' ').len());
-        fill(rest, indent, &format!("{indent}    "), width)
+        let further = if indent.is_empty() { "" } else { "    " };
+        fill(rest, indent, &format!("{indent}{further}"), width)
     };
     text.lines().map(fold_line).collect()
 }

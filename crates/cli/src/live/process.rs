@@ -141,7 +141,7 @@ impl Process {
                     status.name,
                     match user() {
                         0 => {
-                            "cannot be looked into without the capability CAP_SYS_PTRACE, which this root has not (in a \
+                            "cannot be looked into without the capability CAP_SYS_PTRACE, which this root has not over it (in a \
                              container: docker run --cap-add SYS_PTRACE)"
                         }
                         _ => {
