@@ -1,5 +1,6 @@
 //! What the commands say of a program that seems to use no locks: it may use locks that no command sees.
 
+use crate::live::stuck::Stuck;
 use crate::profile::model::{Class, Profile};
 
 /// Languages with such locks, in a few words.
@@ -12,16 +13,26 @@ pub const UNSEEN: &str = "What cannot be seen: locks that are not pthread's (tho
                           Rust, of latchwork.h in C and C++.";
 
 /// What is said of a live process that calls no lock: it may be stuck since before the recording began. Nothing if no thread
-/// of it sleeps.
-pub fn asleep(pid: u32, threads: usize) -> Option<String> {
+/// of it sleeps. `stuck`: what is known of these waits.
+pub fn asleep(pid: u32, threads: usize, stuck: &Stuck) -> Option<String> {
     let sleep = match threads {
         0 => return None,
         1 => "1 thread sleeps".into(),
         _ => format!("{threads} threads sleep"),
     };
+    let named = match stuck {
+        Stuck { deadlock: Some(_), .. } => "",
+        Stuck { refused: true, .. } => {
+            " Under glibc's locks, root (with the capability CAP_SYS_PTRACE) is told which of them wait for each other."
+        }
+        _ => {
+            " No circle of waits for each other is known among them; locks of latchwork do not name their holders. To have one named: \
+             latchwork check -- PROG, when it happens; or latchwork run --mutex glibc --rwlock glibc -- PROG, and this command afterwards."
+        }
+    };
     Some(format!(
         "{sleep} in a futex: such a thread waits for a lock, a condition or another thread. A wait that began before the recording is in no figure. \
-         To see where it is: gdb -p {pid} -batch -ex 'thread apply all backtrace'"
+         To see where it is: gdb -p {pid} -batch -ex 'thread apply all backtrace'.{named}"
     ))
 }
 

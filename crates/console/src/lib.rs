@@ -3,6 +3,7 @@
 
 pub mod ending;
 pub mod failure;
+pub mod fold;
 pub mod help;
 pub mod machine;
 pub mod names;

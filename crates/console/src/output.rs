@@ -75,7 +75,9 @@ pub fn check(option: &str, path: &Path) -> Result<()> {
     if path == Path::new("-") {
         return check_stdout();
     }
-    let fail = |why: String| Err(Failure::usage(format!("{option} {}: {why}", path.display())));
+    // That option has defaults.
+    let other = if option == "--output" { "; name another file with -o FILE" } else { "" };
+    let fail = |why: String| Err(Failure::usage(format!("{option} {}: {why}{other}", path.display())));
     if path.is_dir() {
         return fail("is a directory".into());
     }

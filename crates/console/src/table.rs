@@ -27,7 +27,22 @@ pub fn fit(table: &mut Table, longest: u16) {
 
 /// Columns of the terminal, or `longest` without one.
 pub fn columns(longest: u16) -> u16 {
-    Term::stdout().size_checked().map_or(longest, |(_, columns)| columns.max(80))
+    stdout_columns().map_or(longest, |columns| u16::try_from(columns).unwrap_or(longest))
+}
+
+/// Columns of the terminal that standard output is, if it is one.
+pub fn stdout_columns() -> Option<usize> {
+    columns_of(&Term::stdout())
+}
+
+/// Columns of the terminal that standard error is, if it is one.
+pub fn stderr_columns() -> Option<usize> {
+    columns_of(&Term::stderr())
+}
+
+fn columns_of(terminal: &Term) -> Option<usize> {
+    // In a narrower one the lines are broken by the terminal.
+    terminal.size_checked().map(|(_, columns)| usize::from(columns.max(80)))
 }
 
 /// A row of a table in Markdown.

@@ -37,11 +37,8 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         let which = if metric.better == Better::Higher { "more" } else { "less" };
         text += &format!("metric: {} ({which} is better).\n", metric.expression());
     }
-    for candidate in &results.candidates {
-        if let Some(Failed { round, why, output }) = &candidate.failed {
-            let when = round.map_or("warm-up".into(), |round| format!("round {}", round + 1));
-            text += &format!("\n{} failed in {when}: {why}{}\n", candidate.choice.label(), tail(output));
-        }
+    for (labels, failure) in failures(&results.candidates) {
+        text += &format!("\n{} failed {failure}\n", labels.join(", "));
     }
     text += "\n";
     if !results.left_running.is_empty() && plan.metric.is_none() {
@@ -55,6 +52,21 @@ pub fn text(plan: &Plan, results: &Results) -> String {
         text += &conclusion(plan, results);
     }
     text
+}
+
+/// The locks that failed alike, with when and why.
+fn failures(candidates: &[Candidate]) -> Vec<(Vec<String>, String)> {
+    let mut failures: Vec<(Vec<String>, String)> = Vec::new();
+    for candidate in candidates {
+        let Some(Failed { round, why, output }) = &candidate.failed else { continue };
+        let when = round.map_or("warm-up".into(), |round| format!("round {}", round + 1));
+        let failure = format!("in {when}: {why}{}", tail(output));
+        match failures.iter_mut().find(|(_, known)| *known == failure) {
+            Some((labels, _)) => labels.push(candidate.choice.label()),
+            None => failures.push((vec![candidate.choice.label()], failure)),
+        }
+    }
+    failures
 }
 
 /// The table: its header, and a line for each candidate. The last column is the verdict.

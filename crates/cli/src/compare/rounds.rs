@@ -231,6 +231,7 @@ impl Measuring<'_> {
             }
             Once::Bad(why, output) if index == 0 => {
                 let (label, tail) = (candidate.label(), tail(&output));
+                let why = why.clone() + as_good(&why);
                 return Err(Failure::new(match round {
                     Some(round) if !candidate.runs.is_empty() => format!(
                         "the program fails under {label} in round {}, so the comparison ends: {why}{tail}",
@@ -242,7 +243,12 @@ impl Measuring<'_> {
                 }));
             }
             Once::Bad(why, output) => {
-                self.progress.failed(&candidate.label(), &why);
+                let label = candidate.label();
+                let is_known =
+                    |other: &Candidate| other.failed.as_ref().is_some_and(|failed| failed.why == why);
+                let is_known = self.results.candidates.iter().any(is_known);
+                self.progress.failed(&label, if is_known { "the same" } else { &why });
+                let candidate = &mut self.results.candidates[index];
                 candidate.failed = Some(Failed { round, why, output: end(output) });
             }
             Once::Interrupted(signal) => {
@@ -304,6 +310,11 @@ fn one_run(
     run.map_err(Failure::new)
 }
 
+/// What can be done about a run that fails for this reason.
+fn as_good(why: &str) -> &'static str {
+    if why.starts_with("exit status ") { " (with --ignore-failure, such a run is a good one)" } else { "" }
+}
+
 /// Runs the program once with these variables and the commands around a run, for what it leaves elsewhere: a profile, from which
 /// it is tuned. Returns the signal that ended it. A program that goes on in the background is an error, unless there
 /// is `--metric`.
@@ -327,7 +338,8 @@ pub fn observe(plan: &Plan, environment: &[(&'static str, OsString)]) -> Result<
             }
             Ok(Run { end: End::Interrupted(signal), .. }) => asked = Some(signal),
             Ok(Run { end: End::Bad(why, output), .. }) => {
-                let why = format!("the program fails while it is profiled: {why}{}", tail(&output));
+                let (hint, tail) = (as_good(&why), tail(&output));
+                let why = format!("the program fails while it is profiled: {why}{hint}{tail}");
                 failed = Some(Failure::new(why));
             }
             Err(why) => failed = Some(why),

@@ -1,10 +1,11 @@
 //! A live process, and the sessions in which it is recorded: `latchwork profile --pid` and `latchwork top`.
 //!
-//! [`process`] looks at the process in `/proc`, and sends it the signal. [`latchwork_recording::control`] says what the two
+//! [`process`] looks at the process in `/proc`, and sends it the signal. [`stuck`] finds threads that wait for each other already. [`latchwork_recording::control`] says what the two
 //! processes tell each other.
 
 pub mod process;
 mod signals;
+pub mod stuck;
 
 use crate::profile::files::{self, path_of};
 use latchwork::machine::{Clock, Machine, Native};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use stuck::Stuck;
 
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,6 +56,8 @@ pub struct Session {
     recording: bool,
     /// Whether the process has not answered when it was asked to stop.
     silent: bool,
+    /// What is known of the waits that began before.
+    stuck: Stuck,
     /// Dropped after the directory was removed.
     _pipe: WithoutSigpipe,
 }
@@ -62,6 +66,7 @@ impl Session {
     /// Finds the process, and makes a directory for its recordings. Nothing is recorded yet.
     pub fn new(pid: u32) -> Result<Self> {
         let process = Process::find(pid)?;
+        let stuck = Stuck::look(&process);
         let pipe = WithoutSigpipe::new();
         let mut last = None;
         for (parent, flag) in [("dev/shm", 0), ("tmp", control::IN_TMP)] {
@@ -82,6 +87,7 @@ impl Session {
                         stop: Arc::default(),
                         recording: false,
                         silent: false,
+                        stuck,
                         _pipe: pipe,
                     });
                 }
@@ -138,6 +144,11 @@ impl Session {
     /// How many of its threads sleep in a futex.
     pub fn asleep(&self) -> usize {
         self.process.asleep()
+    }
+
+    /// What is known of the waits that began before this.
+    pub fn stuck(&self) -> &Stuck {
+        &self.stuck
     }
 
     /// A descriptor that is readable once the process has ended.
@@ -299,6 +310,7 @@ impl Session {
         }
         self.recording = false;
         self.process.rename();
+        self.stuck = Stuck::default();
         match self.on() {
             Ok(()) => Ok(true),
             // It has ended meanwhile, which the caller notices.

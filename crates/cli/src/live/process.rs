@@ -137,8 +137,18 @@ impl Process {
         let maps = match of_a_thread(pid, "maps") {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return fail(format!(
-                    " ({}) can be observed by root only: it has changed its user, or may be executed but not read",
-                    status.name
+                    " ({}) {}",
+                    status.name,
+                    match user() {
+                        0 => {
+                            "cannot be looked into without the capability CAP_SYS_PTRACE, which this root has not over it (in a \
+                             container: docker run --cap-add SYS_PTRACE)"
+                        }
+                        _ => {
+                            "can be observed by root only, with the capability CAP_SYS_PTRACE: it has changed its user, or may be \
+                             executed but not read"
+                        }
+                    }
                 ));
             }
             maps => maps.unwrap_or_default(),

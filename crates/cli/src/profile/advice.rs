@@ -12,6 +12,14 @@ use latchwork_console::names::GLIBC;
 /// Classes with a smaller share of all waiting are left out of the advice: most of the time is lost elsewhere.
 const MATTERS: f64 = 0.05;
 
+/// Classes with a smaller share of the threads' time are left out, too: ending all of this waiting would gain less than any comparison
+/// of two runs can show.
+const GAIN: f64 = 0.002;
+
+/// If fewer acquisitions wait, what costs time is a few long waits: for a holder that lost its CPU, or of a waiter that others pass. A part
+/// of the lock would have them, too.
+const WAIT: f64 = 0.001;
+
 /// One holder that causes so much of a lock's waiting is worth a look of its own: shortening another one helps less.
 const MOST: f64 = 0.5;
 
@@ -66,8 +74,12 @@ pub fn advice(profile: &Profile) -> Vec<Advice> {
     let (waited, reacquired) = (profile.lost_ns(), profile.reacquire_ns());
     let busy = profile.lifetime_ns().saturating_sub(profile.idle_ns());
     // Whether so much of what all locks cost in this way is worth a rule.
-    let matters =
-        |part: u64, whole: u64| ratio(whole, busy) >= NOTABLE && ratio(part, whole) >= MATTERS && part > 0;
+    let matters = |part: u64, whole: u64| {
+        ratio(whole, busy) >= NOTABLE
+            && ratio(part, whole) >= MATTERS
+            && ratio(part, busy) >= GAIN
+            && part > 0
+    };
     for (lock, class) in profile.locks.iter().enumerate() {
         let mut add = |rule, text: String| advice.push(Advice { rule, lock, text });
         let wakeups = is_wakeups(class) && matters(class.reacquire_ns, waited + reacquired);
@@ -216,7 +228,8 @@ fn split(profile: &Profile, class: &Class) -> Option<String> {
     let long = at_a_time_ns >= LONG_NS;
     // Most threads give up: the holder keeps the lock beyond their deadlines, and would keep a part of it.
     let in_vain = class.timeouts > class.acquisitions;
-    if in_vain || long || busy < BUSY || class.holds.count == 0 {
+    let seldom = ratio(class.contended, class.calls()) < WAIT;
+    if in_vain || long || seldom || busy < BUSY || class.holds.count == 0 {
         return None;
     }
     let parts = ((busy / LEFT_OVER).ceil() as u64).next_power_of_two().min(MOST_PARTS);
@@ -265,7 +278,12 @@ fn other_lock(class: &Class) -> Option<String> {
     let reads = ratio(class.reads, class.acquisitions);
     // `compare` does not change the locks of latchwork.h, whose reader-writer lock is bravo already.
     let own = class.served_by.iter().any(|lock| lock == OWN);
-    if class.kind == Kind::RwLock && reads >= MOSTLY_READ && !own {
+    // No lock is advised that serves already.
+    let served_by = |name: &str| class.served_by.iter().any(|lock| lock.starts_with(name));
+    if class.kind == Kind::RwLock && reads >= MOSTLY_READ && (own || served_by("bravo-")) {
+        return None;
+    }
+    if class.kind == Kind::RwLock && reads >= MOSTLY_READ {
         return Some(format!(
             "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
              latchwork compare --rwlock bravo-2d-shfl-rw.",
@@ -283,6 +301,7 @@ fn other_lock(class: &Class) -> Option<String> {
     let next = class.successions;
     let passed = class.waits.mean_ns() / class.holds.mean_ns().max(1);
     if class.kind == Kind::Mutex
+        && !served_by("shfl")
         && class.holds.count > 0
         && next.compared >= COMPARED
         && ratio(next.by_thread, next.compared) < SELDOM

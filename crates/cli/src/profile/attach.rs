@@ -1,6 +1,7 @@
 //! Recording a process that runs already.
 
 use super::files::Recordings;
+use crate::live::stuck::Stuck;
 use crate::live::{Session, Signals};
 use latchwork_console::failure::Result;
 use latchwork_console::output::{say, shell_word};
@@ -29,9 +30,18 @@ pub fn pid(text: &str) -> std::result::Result<u32, String> {
     })
 }
 
-/// Records the process for so long, or until it ends, or until Ctrl-C. With the recording comes how many of its threads sleep
-/// in a futex at the end.
-pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<(Vec<Recording>, usize)> {
+/// What is known of a process that ran already.
+#[derive(Default)]
+pub struct Attached {
+    pub recordings: Vec<Recording>,
+    /// How many of its threads sleep in a futex at the end.
+    pub asleep: usize,
+    /// What is known of the waits that began before the recording.
+    pub stuck: Stuck,
+}
+
+/// Records the process for so long, or until it ends, or until Ctrl-C.
+pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<Attached> {
     let kept = keep.map(|path| Recordings::new(Some(path))).transpose()?;
     let signals = Signals::block()?;
     let mut session = Session::new(pid)?;
@@ -60,5 +70,5 @@ pub fn record(pid: u32, time: Option<Duration>, keep: Option<&Path>) -> Result<(
     if let Some(kept) = &kept {
         session.copy_to(kept.path())?;
     }
-    Ok((recordings, asleep))
+    Ok(Attached { recordings, asleep, stuck: session.stuck().clone() })
 }

@@ -115,7 +115,7 @@ impl Recordings {
             self.path = if inner.as_os_str().is_empty() { top } else { top.join(inner) };
         }
         let path = shell_word(&self.path.to_string_lossy());
-        failure.message += &format!("\nThe recording is kept. To go on: latchwork {command} {path} ...");
+        failure.message += &format!("\nThe recording is kept. To go on: latchwork {command} {path} -o FILE");
         failure
     }
 

@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 
 /// What the profile says, most important first.
 pub fn verdict(profile: &Profile) -> Vec<String> {
-    let mut sentences = profile.missing.clone();
+    let mut sentences: Vec<String> = profile.deadlock.iter().chain(&profile.missing).cloned().collect();
     sentences.extend(still_waiting(profile));
     sentences.extend(conditions::locks(profile));
     sentences.extend(polled(profile));
@@ -41,7 +41,9 @@ fn locks(profile: &Profile) -> Vec<String> {
         if lost {
             sentences.push("There was no room to record the lock calls.".into());
         } else {
-            sentences.extend([none.into(), UNSEEN.into()]);
+            sentences.push(none.into());
+            // A program whose threads wait for each other has pthread locks.
+            sentences.extend(profile.deadlock.is_none().then(|| UNSEEN.into()));
         }
         return sentences;
     }

@@ -36,11 +36,12 @@ pub mod units;
 use crate::program;
 use crate::run::Under;
 use crate::unseen;
+use attach::Attached;
 use clap::{Args, ValueHint};
 use files::Recordings;
 use latchwork_console::failure::{Failure, Result};
 use latchwork_console::names::Choice;
-use latchwork_console::{ending, output};
+use latchwork_console::{ending, output, table};
 use model::Profile;
 use session::{Ended, Stdout};
 use std::ffi::OsString;
@@ -111,22 +112,23 @@ pub fn profile(options: &Options) -> Result<i32> {
     let read = options.under.read().chain(kept).chain(program::named(&options.command));
     output::check_results(options.files(), read)?;
     let recorded = match (&options.read, options.pid) {
-        (Some(kept), _) => Some((files::read_kept(kept)?, 0)),
+        (Some(kept), _) => Some(Attached { recordings: files::read_kept(kept)?, ..Attached::default() }),
         (None, Some(pid)) => Some(attach::record(pid, options.seconds, options.keep.as_deref())?),
         (None, None) => None,
     };
-    if let Some((recorded, asleep)) = recorded {
+    if let Some(Attached { recordings, asleep, stuck }) = recorded {
         ending::by_signals();
-        let mut profile = join::join(&recorded);
+        let mut profile = join::join(&recordings);
         if let Some(pid) = options.pid
             && unseen::calls(&profile) == 0
         {
-            profile.notes.extend(unseen::asleep(pid, asleep));
+            profile.notes.extend(unseen::asleep(pid, asleep, &stuck));
         }
+        profile.deadlock = stuck.deadlock;
         let mut printed = Ok(());
         // No program runs, so the text cannot be mixed with a program's output.
         if options.files().all(|(_, path)| path != Path::new("-")) {
-            printed = output::print(&terminal::text(&profile));
+            printed = output::print(&terminal::text(&profile, table::stdout_columns()));
         }
         options.write(&profile).map_err(|(failure, _)| failure)?;
         printed?;
@@ -139,7 +141,7 @@ pub fn profile(options: &Options) -> Result<i32> {
     environment.push(("LATCHWORK_PROFILE", recordings.path().into()));
     let is_printed = options.files().any(|(_, path)| path == Path::new("-"));
     let stdout = if is_printed { Stdout::Stderr } else { Stdout::Own };
-    let Ended { status, left, gone, .. } = session::run(&options.command, &environment, stdout)?;
+    let Ended { status, left, gone, killed_by } = session::run(&options.command, &environment, stdout)?;
     ending::by_signals();
     let left = (!left.is_empty()).then(|| session::background(&left, "profile", "report"));
     files::note_gone(recordings.path(), &gone);
@@ -147,12 +149,14 @@ pub fn profile(options: &Options) -> Result<i32> {
     recordings.check_room(files::is_lost(&found))?;
     let found = found.map_err(|failure| {
         let left = left.iter().map(|left| format!(". Besides, {left}"));
-        let rest = format!(" and made no recording: {}{}", failure.message, left.collect::<String>());
+        // It has come to nothing yet.
+        let early = if killed_by.is_some() { "a signal ended it, perhaps too early; " } else { "" };
+        let rest = format!(" and made no recording: {early}{}{}", failure.message, left.collect::<String>());
         session::not_recorded(&options.command, status, &rest)
     })?;
     let mut profile = join::join(&found);
     profile.missing.extend(left.map(|left| format!("Note that {left}.")));
-    let mut text = format!("\n{}", terminal::text(&profile));
+    let mut text = format!("\n{}", terminal::text(&profile, table::stderr_columns()));
     if let Some(kept) = &options.keep {
         let word = output::shell_word(&kept.to_string_lossy());
         text += &format!("The recording is in {}: latchwork profile --read {word}\n", kept.display());

@@ -38,6 +38,8 @@ pub struct Profile {
     pub notes: Vec<String>,
     /// Whether only a part of a process's life was recorded, from one moment to another.
     pub attached: bool,
+    /// A sentence about threads that waited for each other when the recording began.
+    pub deadlock: Option<String>,
     /// What kept the threads waiting that waited for locks at the end.
     pub kept: Kept,
     /// Sentences about parts of the program that were not recorded. The verdict begins with them.

@@ -170,6 +170,7 @@ pub fn profile() -> Profile {
         dropped: vec![Dropped { what: "stacks".into(), count: 12 }],
         notes: vec!["This is a sample.".into()],
         attached: false,
+        deadlock: None,
         kept: Default::default(),
         missing: Vec::new(),
         frames: interner.frames,

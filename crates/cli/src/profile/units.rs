@@ -55,12 +55,22 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// A name in so many characters. What stands at its end, file and line, is kept.
+/// A name in so many characters. What stands at its end, file and line, is kept; the outer namespaces and types go first.
 pub fn cut(name: &str, width: usize) -> String {
-    let chars: Vec<char> = name.chars().filter(|char| !char.is_control()).collect();
-    if chars.len() <= width {
-        return chars.into_iter().collect();
+    let name: String = name.chars().filter(|char| !char.is_control()).collect();
+    if name.chars().count() <= width {
+        return name;
     }
+    let mut rest = &name[..];
+    // A namespace, and no part of a sentence such as `mutex of a::b`.
+    let is_plain = |part: &str| !part.contains([' ', '<', '(', '[']);
+    while let Some((_, inner)) = rest.split_once("::").filter(|(outer, _)| is_plain(outer)) {
+        rest = inner;
+        if rest.chars().count() < width {
+            return format!("…{rest}");
+        }
+    }
+    let chars: Vec<char> = rest.chars().collect();
     let tail = width.saturating_sub(1) / 2;
     let head = width.saturating_sub(1) - tail;
     chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
@@ -87,5 +97,6 @@ mod tests {
         assert_eq!(cut("mutex of f (file.cc:7)", 32), "mutex of f (file.cc:7)");
         let short = cut(&format!("mutex of {}::f (file.cc:7)", "n".repeat(40)), 32);
         assert!(short.chars().count() == 32 && short.ends_with("(file.cc:7)"), "{short}");
+        assert_eq!(cut("engine::detail::Cache<..>::get (a.cc:7)", 30), "…Cache<..>::get (a.cc:7)");
     }
 }

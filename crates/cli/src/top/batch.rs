@@ -4,10 +4,13 @@ use super::sample::{Figures, Order, Row, Sample};
 use crate::profile::findings::ratio;
 use crate::profile::units::{count, cut, percent, things, time};
 use crate::unseen::{self, OTHER_LOCKS};
+use latchwork_console::fold::fold;
 use serde_json::{Value, json};
 
 /// Rows of a table; the rest is counted below it.
 const ROWS: usize = 20;
+/// Characters of a line of a sentence.
+const WIDTH: usize = 100;
 /// What stands in place of rows.
 pub const NO_LOCK: &str = "No pthread lock has been called since the recording began.";
 /// Characters of a name.
@@ -62,6 +65,7 @@ pub fn line(name: &str, width: usize, cells: &[impl std::fmt::Display; COLUMNS.l
 /// The table.
 pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     let mut text = headline(pid, program, sample, false) + "\n";
+    text.extend(sample.stuck.deadlock.iter().map(|sentence| fold(sentence, "  ", WIDTH)));
     let rows = sample.sorted(order, false);
     text += &(line("lock", NAME, &COLUMNS.map(|(name, _)| name)) + "\n");
     for row in rows.iter().take(ROWS) {
@@ -70,7 +74,8 @@ pub fn text(pid: u32, program: &str, sample: &Sample, order: Order) -> String {
     }
     if rows.is_empty() {
         text += &format!("{NO_LOCK} ({OTHER_LOCKS}.)\n");
-        text.extend(unseen::asleep(pid, sample.asleep).map(|sentences| sentences + "\n"));
+        let asleep = unseen::asleep(pid, sample.asleep, &sample.stuck);
+        text.extend(asleep.map(|sentences| fold(&sentences, "", WIDTH)));
     }
     if rows.len() > ROWS {
         text += &format!("and {} more\n", rows.len() - ROWS);
@@ -105,6 +110,7 @@ pub fn json(pid: u32, sample: &Sample, order: Order) -> String {
         "total_seconds": sample.total_seconds,
         "threads": sample.threads,
         "asleep": sample.asleep,
+        "deadlock": sample.stuck.deadlock,
         "locks": rows,
     });
     document.to_string() + "\n"

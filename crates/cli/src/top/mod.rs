@@ -137,5 +137,7 @@ fn look(session: &mut Session, watch: &mut Watch) -> Result<Sample> {
     watch.keep(&session.take_ended());
     let mut sample = watch.look(&session.read()?);
     sample.asleep = session.asleep();
+    sample.stuck = session.stuck().clone();
+    sample.profile.deadlock.clone_from(&sample.stuck.deadlock);
     Ok(sample)
 }

@@ -1,5 +1,6 @@
 //! What happened between two looks at a recording that grows.
 
+use crate::live::stuck::Stuck;
 use crate::profile::join;
 use crate::profile::model::{Class, Kind, Profile};
 use crate::profile::symbols::Symbols;
@@ -120,6 +121,8 @@ pub struct Sample {
     pub threads: usize,
     /// Threads that sleep in a futex, also since before the recording began.
     pub asleep: usize,
+    /// What is known of these.
+    pub stuck: Stuck,
     pub rows: Vec<Row>,
     pub profile: Profile,
 }
@@ -213,6 +216,7 @@ impl Watch {
             total_seconds: now.duration_since(self.begun).as_secs_f64(),
             threads: profile.threads.iter().filter(|thread| thread.lives).count(),
             asleep: 0,
+            stuck: Stuck::default(),
             rows,
             profile,
         }

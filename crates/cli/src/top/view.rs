@@ -6,6 +6,7 @@ use crate::profile::findings::ratio;
 use crate::profile::model::{Class, Kind, Profile};
 use crate::profile::units::{count, cut, percent, time};
 use crate::unseen::{self, OTHER_LOCKS};
+use latchwork_console::fold::fold;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -133,6 +134,9 @@ impl View {
         page.put(&batch::headline(self.pid, &self.program, &self.sample, self.whole), bold());
         let details = self.details && self.chosen_row().is_some();
         page.put(&self.state(details), Style::new());
+        if let Some(deadlock) = &self.sample.stuck.deadlock {
+            page.fold(deadlock, bold().fg(Color::Red));
+        }
         page.skip();
         if details {
             self.draw_details(&mut page);
@@ -205,10 +209,8 @@ impl View {
         if rows.is_empty() {
             page.put(batch::NO_LOCK, Style::new());
             page.put(&format!("({OTHER_LOCKS}.)"), Style::new());
-            for sentence in
-                unseen::asleep(self.pid, self.sample.asleep).iter().flat_map(|all| all.split_inclusive(". "))
-            {
-                page.put(sentence, Style::new());
+            if let Some(sentences) = unseen::asleep(self.pid, self.sample.asleep, &self.sample.stuck) {
+                page.fold(&sentences, Style::new());
             }
         }
         self.top = top;
@@ -297,6 +299,13 @@ impl Page<'_> {
             let at = self.area.y + self.line;
             self.buffer.set_stringn(self.area.x, at, text, usize::from(self.area.width), style);
             self.line += 1;
+        }
+    }
+
+    /// Sentences, in as many lines as they take.
+    fn fold(&mut self, text: &str, style: Style) {
+        for line in fold(text, "", usize::from(self.area.width)).lines() {
+            self.put(line, style);
         }
     }
 

@@ -20,6 +20,7 @@ mod sanitizers;
 mod server;
 mod statistics;
 mod streams;
+mod stuck;
 mod tune;
 mod unfinished;
 mod unloaded;

@@ -206,6 +206,22 @@ fn two_results_need_two_files() {
 }
 
 /// With few descriptors a directory could be made, and not be removed.
+/// The file that `record` and `tune` write has a default, which the user may never have heard of. In /proc no user can make a file.
+#[test]
+fn a_file_that_cannot_be_made_is_refused_before_the_program_runs() {
+    for (command, file) in [("record", "trace.lw"), ("tune", "latchwork.toml")] {
+        let run = latchwork()
+            .args([command, "--", "sh", "-c", "echo ran >&2"])
+            .current_dir("/proc")
+            .output()
+            .unwrap();
+        let text = stderr(&run);
+        assert_eq!(run.status.code(), Some(2), "{text}");
+        assert!(text.starts_with(&format!("latchwork: --output {file}: cannot be written: ")), "{text}");
+        assert!(text.ends_with("; name another file with -o FILE\n") && !text.contains("ran"), "{text}");
+    }
+}
+
 #[test]
 fn a_limit_on_files_leaves_no_directory() {
     let directory = scratch("results-descriptors");

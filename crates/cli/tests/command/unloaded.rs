@@ -1,4 +1,4 @@
-//! Two libraries that lie at the same place, one after the other, each with a lock in its data.
+//! Locks that lie at the same place, one after the other: in the data of two libraries, and on the heap.
 
 use crate::common::{compile, latchwork, scratch, stderr, stdout};
 use latchwork_recording::trace_file::Trace;
@@ -74,5 +74,51 @@ fn the_trace_has_the_locks_of_both() {
         let events =
             trace.steps.iter().flatten().filter(|step| step.op != latchwork_recording::trace::op::EXIT);
         assert_eq!(events.filter(|step| is_of(step.object)).count(), 20, "{name}: {:#?}", trace.about);
+    }
+}
+
+/// Memory that gets a second lock: by its first use after a destroy, or by an init call.
+#[test]
+fn a_lock_in_memory_of_another_one_has_its_own_name() {
+    const PROGRAM: &str = r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #define USE(lock, times) \
+            for (int i = 0; i < times; i++) { pthread_mutex_lock(lock); pthread_mutex_unlock(lock); }
+        __attribute__((noinline)) static void first(pthread_mutex_t *lock) {
+            USE(lock, 3);
+            pthread_mutex_destroy(lock);
+        }
+        __attribute__((noinline)) static void second(pthread_mutex_t *lock) { USE(lock, 5); }
+        __attribute__((noinline)) static void third(pthread_mutex_t *lock) {
+            pthread_mutex_init(lock, 0);
+            USE(lock, 7);
+        }
+        int main(void) {
+            pthread_mutex_t *lock = malloc(sizeof *lock), initial = PTHREAD_MUTEX_INITIALIZER;
+            memcpy(lock, &initial, sizeof initial);
+            first(lock);
+            memcpy(lock, &initial, sizeof initial);
+            second(lock);
+            third(lock);
+            return 0;
+        }
+    "#;
+    let directory = scratch("unloaded-memory");
+    let program = compile(&directory, "places", PROGRAM, &["-g", "-O1", "-pthread"]);
+    for mutex in ["glibc", "shfl"] {
+        let words = ["profile", "--mutex", mutex, "--json", "-", "--"];
+        let run = latchwork().args(words).arg(&program).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&run)).unwrap();
+        for (function, acquisitions) in [("first", 3), ("second", 5), ("third", 7)] {
+            let is_of = |lock: &&serde_json::Value| lock["name"].as_str().unwrap().contains(function);
+            let lock = report["locks"].as_array().unwrap().iter().find(is_of);
+            assert!(
+                lock.is_some_and(|lock| lock["acquisitions"] == acquisitions),
+                "{mutex} {function}: {report:#}"
+            );
+        }
     }
 }

@@ -158,3 +158,24 @@ fn a_library_of_others_is_refused() {
         assert!(text.contains("foreign.so: is no library of latchwork's"), "{words:?}: {text}");
     }
 }
+
+/// Five locks fail for one reason, which is said once.
+#[test]
+fn a_reason_that_locks_share_is_said_once() {
+    let directory = scratch("used-once");
+    let output = compare(&directory, &["--mutex", "shfl,ttas,mcs"], &["true"]);
+    let (text, said) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    const REASON: &str = "no process of the program used the lock";
+    assert!(text.contains("\nshfl, ttas, mcs failed in round 1: no process"), "{text}");
+    assert_eq!((text.matches(REASON).count(), said.matches(REASON).count()), (1, 1), "{text}{said}");
+    assert!(said.contains("ttas failed: the same\n") && said.contains("mcs failed: the same\n"), "{said}");
+}
+
+#[test]
+fn a_status_that_may_be_good_is_said_to_be_allowed() {
+    let directory = scratch("used-status");
+    let output = compare(&directory, &["--mutex", "shfl"], &["false"]);
+    let said = stderr(&output);
+    assert!(said.contains("exit status 1 (with --ignore-failure, such a run is a good one)"), "{said}");
+}

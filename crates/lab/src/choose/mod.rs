@@ -12,12 +12,15 @@ use latchwork_console::machine::Machine;
 use latchwork_console::output;
 use latchwork_console::signals::Signals;
 use latchwork_sim::{MAX_THREADS, Profile};
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::thread;
 
 /// After the options in `latchwork-lab choose --help`.
 pub const HELP: &str = "\
 A small grid of simulations: sections of 100 ns and 2 us, from a few threads to twice as many as there are processors, on
-machines of today, with and without reads. Each point is the median of five seeds. The table names each lock within 10% of
+machines of today, with and without reads. Each point is the median of five seeds. On two CPUs it takes some minutes; how
+many is printed first. The table names each lock within 10% of
 the best one. Waits that are long, other work of the machine and real-time priorities are not asked about: `latchwork
 compare` measures your own program.
 
@@ -95,6 +98,9 @@ const MEASURED_IN_TURNS_NS: u64 = 20_000_000;
 /// Seeds of each point, of which the median counts. In [`MEASURED_NS`] a lock that batches by sockets, such as `shfl`, makes
 /// two or three batches, and its rate is up to a fifth lower with one seed than with another.
 const RUNS: u32 = 5;
+/// Processor time of a release build for a simulated nanosecond of a thread: a mean over the locks on an AMD EPYC (Zen 4). Only the
+/// announcement needs it.
+const SECONDS_PER_THREAD_NS: f64 = 7e-11;
 /// A lock with this share of the best one's rate is named beside it.
 const NEAR: f64 = 0.9;
 
@@ -110,7 +116,10 @@ pub fn choose(options: &Options) -> Result<i32> {
         }
     }
     let signals = Signals::watch()?;
-    let bar = progress(plans.iter().map(|(plan, _)| plan.measurements()).sum());
+    let all = plans.iter().map(|(plan, _)| plan.measurements()).sum();
+    let work = plans.iter().map(|(plan, how)| thread_ns(plan, how)).sum();
+    output::say(&announcement(all, work, thread::available_parallelism().map_or(1, NonZero::get)));
+    let bar = progress(all);
     let borrowed: Vec<(&Plan, &How)> = plans.iter().map(|(plan, how)| (plan, how)).collect();
     let (results, interrupted) = sweep::run_all(&borrowed, &signals, &bar, |_| ());
     bar.finish_and_clear();
@@ -123,6 +132,26 @@ pub fn choose(options: &Options) -> Result<i32> {
         None => output::print(&text)?,
     }
     Ok(i32::from(results.iter().any(Results::failed)))
+}
+
+/// The simulated nanoseconds of all threads together that have a processor: what a simulation takes is in proportion.
+fn thread_ns(plan: &Plan, how: &How) -> u64 {
+    let at_once = plan.threads.iter().map(|threads| (*threads).min(how.profile.cpus()) as u64).sum::<u64>();
+    let points = plan.locks.len() as u64 * plan.settings.len() as u64 * u64::from(plan.runs);
+    at_once * points * (how.warm_up_ns + how.measured_ns)
+}
+
+/// How long it will take on so many CPUs.
+fn announcement(simulations: usize, thread_ns: u64, cpus: usize) -> String {
+    let seconds = thread_ns as f64 * SECONDS_PER_THREAD_NS / cpus as f64;
+    let time = match (seconds / 60.0).round() {
+        ..2.0 => "a minute or two".into(),
+        minutes => format!("{minutes:.0} minutes"),
+    };
+    let cpus = if cpus == 1 { "a CPU".into() } else { format!("{cpus} CPUs") };
+    format!(
+        "latchwork-lab: {simulations} simulations, about {time} on {cpus} without other work (Ctrl-C ends them)"
+    )
 }
 
 /// The plans of a question on a machine: one of the counts with a processor for each thread, one of the others.
@@ -298,6 +327,20 @@ mod tests {
             "today's machines: `xeon-8375c` (2 sockets, Ice Lake), `epyc-7r13` (2 sockets, Zen 3), `graviton3` (1 socket)"
         );
         assert_eq!(of(&["x5-2", "1x2"]), "these machines: `x5-2` (2 sockets), `1x2` (1 socket)");
+    }
+
+    #[test]
+    fn the_duration_is_said_first() {
+        let seconds = |seconds: f64| (seconds / SECONDS_PER_THREAD_NS) as u64;
+        let text = announcement(3_360, seconds(720.0), 2);
+        assert!(text.contains("3360 simulations, about 6 minutes on 2 CPUs"), "{text}");
+        assert!(announcement(3, seconds(20.0), 1).contains("about a minute or two on a CPU"));
+        let plans =
+            prepared(&QUESTIONS[0], "graviton3", 1).unwrap_or_else(|failure| panic!("{}", failure.message));
+        // 10 locks, 2 lengths and 5 runs, with a quarter of the time for warming up.
+        let expected = |threads: u64, ms: u64| threads * 100 * ms * 1_250_000;
+        let found: Vec<u64> = plans.iter().map(|(plan, how)| thread_ns(plan, how)).collect();
+        assert_eq!(found, [expected(4 + 64, 2), expected(64, 20)]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The options that `bench` and `simulate` share.
 
+use super::plot;
 use clap::Args;
 use latchwork_console::failure::Failure;
 use latchwork_console::output;
@@ -64,6 +65,9 @@ impl Common {
                 )));
             }
             output::check(option, path)?;
+            if option == "--plot" {
+                plot::check(path)?;
+            }
             if let Some((other, _)) = named.iter().find(|(_, other)| *other == path) {
                 return Err(Failure::usage(format!(
                     "{other} and {option} name one file, {}",

@@ -38,6 +38,20 @@ struct Axis {
     log: bool,
 }
 
+/// Fails if the ending of the name `path` promises another kind of picture than the one that is written.
+pub fn check(path: &Path) -> Result<()> {
+    match path.extension() {
+        Some(ending) if !ending.eq_ignore_ascii_case("svg") => {
+            let (shown, name) = (path.display(), path.with_extension("svg"));
+            Err(Failure::usage(format!(
+                "--plot {shown}: only SVG is written, which browsers show; name a file that ends in .svg: --plot {}",
+                output::shell_word(&name.to_string_lossy())
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Draws the results into `path`.
 pub fn write(path: &Path, plan: &Plan, results: &Results, machine: &str) -> Result<()> {
     let text = text(plan, results, machine)

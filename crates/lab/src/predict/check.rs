@@ -39,6 +39,14 @@ pub struct Check {
     pub warnings: Vec<String>,
 }
 
+/// How to record a part of a program's run in which it does the same all the time, and waits for nothing else. Seconds are an example.
+const STEADY: &str = "latchwork record --delay 10 --seconds 5 -- PROG";
+
+/// What to try after a replay that does not fit.
+fn steady() -> String {
+    format!("Try a steady phase of the program, on a machine that does nothing else: {STEADY}")
+}
+
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
@@ -52,12 +60,15 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
         ..Check::default()
     };
     if load.roles.is_empty() {
-        check.refusals.push("It has no acquisition of a lock.".into());
+        check.refusals.push(
+            "It has no acquisition of a lock. To see which calls the program makes at all: latchwork run --stats -- PROG".into(),
+        );
         return check;
     }
     if load.dropped > DROPPED {
         check.refusals.push(format!(
-            "{} of the calls were dropped. Record with a larger --size, or with --seconds.",
+            "{} of the calls were dropped. Record a shorter time, or into more memory (in MiB): latchwork record --seconds 5 --size 2048 \
+             -- PROG",
             percent(load.dropped)
         ));
     }
@@ -76,7 +87,8 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
     for (share, what) in outside {
         let text = format!("The threads spent {} of their time {what}.", percent(share));
         if share > OUTSIDE {
-            check.refusals.push(text);
+            // The beginning of a program, which reads files, and its idle times are the usual reason.
+            check.refusals.push(format!("{text} Try a phase in which the program has much to do: {STEADY}"));
         } else if share > MENTIONED {
             check.warnings.push(text);
         }
@@ -98,7 +110,7 @@ pub fn of_trace(load: &Load, cpus: usize) -> Check {
     if (load.second_half - 1.0).abs() > THROUGHPUT {
         check.warnings.push(format!(
             "The second half of the recording has {} {} acquisitions than the first: the program has phases, or something else \
-             changed. The prediction is for the mean of both.",
+             changed. The prediction is for the mean of both. To record one phase: {STEADY}",
             percent((load.second_half - 1.0).abs()),
             if load.second_half > 1.0 { "more" } else { "fewer" },
         ));
@@ -126,12 +138,13 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
     if off.abs() > THROUGHPUT {
         check.refusals.push(format!(
             "The replay on the recording machine has {} {} acquisitions a second than the recording ({} instead of {}); {} are \
-             allowed.",
+             allowed. {}",
             percent(off.abs()),
             if off > 0.0 { "more" } else { "fewer" },
             super::report::rate(throughput),
             super::report::rate(check.recorded_throughput),
-            percent(THROUGHPUT)
+            percent(THROUGHPUT),
+            steady()
         ));
     }
     for (what, replayed, recorded) in [
@@ -139,12 +152,20 @@ pub fn compare(check: &mut Check, load: &Load, replayed: &Point) {
         ("conditions, semaphores, barriers and joins", replayed.sleeping, check.recorded_sleeping),
     ] {
         if (replayed - recorded).abs() > WAITING {
+            // Making a thread and ending it cost nothing in the simulator.
+            let makes = replayed < recorded && load.forked.iter().any(Option::is_some);
+            let made = if makes {
+                "The program makes threads for pieces of its work, and the replay does not know what making a thread costs. "
+            } else {
+                ""
+            };
             check.refusals.push(format!(
                 "In the replay on the recording machine threads wait for {what} for {} of their time, in the recording for {}; a \
-                 difference of {:.0} points is allowed.",
+                 difference of {:.0} points is allowed. {made}{}",
                 percent(replayed),
                 percent(recorded),
-                WAITING * 100.0
+                WAITING * 100.0,
+                steady()
             ));
         }
     }
@@ -167,13 +188,14 @@ pub fn is_stuck(check: &mut Check, what: &str, replayed: &Point) {
     if replayed.deadlocked {
         check.refusals.push(format!(
             "The replay of {what} comes to a stand: threads wait for locks that others of them hold. The program takes some locks in \
-             different orders at different times, and in the replay these times meet."
+             different orders at different times, and in the replay these times meet. To see where: latchwork check -- PROG"
         ));
         return;
     }
     check.refusals.push(format!(
         "The replay of {what} comes to a stand: every thread waits for what another one of them should do: signal a condition, \
-         post a semaphore, come to a barrier, or end (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would.",
+         post a semaphore, come to a barrier, or end (waits for locks: {}). The copies of the recorded threads wait in another order than the program's threads would. \
+         Record the program with as many threads as you ask about, or a steady phase of it: {STEADY}",
         percent(replayed.waiting)
     ));
 }

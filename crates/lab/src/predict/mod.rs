@@ -118,6 +118,7 @@ pub fn predict(options: &Options) -> Result<i32> {
     let read = [("TRACE", &*options.trace), ("--machine", Path::new(&options.machine))];
     let home = options.recorded_on.iter().map(|file| ("--recorded-on", Path::new(file)));
     output::check_distinct(written, read.into_iter().chain(home))?;
+    options.plot.as_deref().map_or(Ok(()), crate::measure::plot::check)?;
     let trace = Trace::read(&options.trace).map_err(|error| {
         // The others go on where the file's name ends.
         let colon = if matches!(error, Error::Io(_)) { ":" } else { "" };
@@ -128,7 +129,8 @@ pub fn predict(options: &Options) -> Result<i32> {
     let load = Load::new(&trace, 2.0 * home.lines.atomic.value);
     if load.threads() > MAX_THREADS {
         return Err(Failure::new(format!(
-            "{}: {} threads ran at the same time, and at most {MAX_THREADS} can be simulated: record with fewer",
+            "{}: {} threads ran at the same time, and at most {MAX_THREADS} can be simulated. Record the program with fewer \
+             threads, or a time in which fewer run: latchwork record --delay 10 --seconds 5 -- PROG",
             options.trace.display(),
             load.threads()
         )));

@@ -318,6 +318,14 @@ fn waiting_that_was_not_recorded_is_mentioned() {
     assert!(!mentions(10));
 }
 
+/// Each refusal ends with the command to try next.
+fn end_with_commands<'a>(refusals: impl IntoIterator<Item = &'a str>) {
+    for refusal in refusals {
+        let command = refusal.rsplit_once(": ").map_or("", |(_, command)| command);
+        assert!(command.starts_with("latchwork ") && command.ends_with(" -- PROG"), "{refusal}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     // Threads that are said to have waited for half of their time, under a lock that is free for most of it.
@@ -327,6 +335,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(json["curves"], serde_json::json!([]));
     let refusals = json["check"]["refusals"].as_array().unwrap();
     assert_eq!(refusals.len(), 2, "{refusals:#?}");
+    end_with_commands(refusals.iter().map(|refusal| refusal.as_str().unwrap()));
     assert!(text.contains("No prediction") && text.contains("more acquisitions a second"), "{text}");
     assert!(text.contains("0.0% of their time, in the recording for 50.0%"), "{text}");
     // Where events are missing, that is the reason, and the only one.
@@ -335,6 +344,7 @@ fn what_does_not_fit_is_refused() {
     let (text, json) = report(&trace, &plan(&trace, &[], &[]));
     let refusals = json["check"]["refusals"].as_array().unwrap();
     assert!(refusals.len() == 1 && text.contains("were dropped"), "{text}");
+    end_with_commands(refusals.iter().map(|refusal| refusal.as_str().unwrap()));
 }
 
 #[test]
@@ -349,6 +359,7 @@ fn time_that_the_recorder_cannot_see_is_refused_or_mentioned() {
             .for_each(|step| step.off = off);
         let check = check::of_trace(&Load::new(&trace, 0.0), 16);
         assert_eq!((check.refusals.len(), check.warnings.len()), (refusals, warnings), "{check:#?}");
+        end_with_commands(check.refusals.iter().map(|refusal| &**refusal));
     }
     let mut trace = one_lock(4, 1_000, 99_000, 0);
     trace.about.threads[0].dropped = 1_000;
@@ -357,6 +368,7 @@ fn time_that_the_recorder_cannot_see_is_refused_or_mentioned() {
     trace.steps.iter_mut().for_each(|steps| *steps = vec![Step { op: op::EXIT, ..Step::default() }]);
     let check = check::of_trace(&Load::new(&trace, 0.0), 16);
     assert!(check.refusals[0].contains("no acquisition"), "{check:#?}");
+    end_with_commands(check.refusals.iter().map(|refusal| &**refusal));
 }
 
 /// However small they are, roles are replayed that have most of the acquisitions together.

@@ -3,6 +3,7 @@
 use super::claims::Claim;
 use super::document::{Answer, Document};
 use super::rule::{self, number};
+use latchwork_console::fold::fold_lines;
 use latchwork_console::table;
 
 /// The claims and their rules, as `--list` and every run print them first.
@@ -26,7 +27,11 @@ pub fn list(claims: &[Claim]) -> String {
     for (words, meaning) in rule::GLOSSARY {
         text += &format!("    {words}: {meaning}\n");
     }
-    text
+    // Without a terminal a rule is one line, for grep.
+    match table::columns(u16::MAX) {
+        u16::MAX => text,
+        width => fold_lines(&text, usize::from(width)),
+    }
 }
 
 /// The answers.

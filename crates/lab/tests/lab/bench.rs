@@ -168,6 +168,10 @@ fn bad_input_is_one_line_and_status_2() {
         (&["bench", "rwbench", "--set", "writes=3"], "a fraction"),
         (&["bench", "counter", "--json", "/no/such/folder/x"], "--json"),
         (&["bench", "counter", "--plot", "/"], "is a directory"),
+        (
+            &["bench", "counter", "--plot", "out.png"],
+            "only SVG is written, which browsers show; name a file that ends in .svg: --plot out.svg",
+        ),
         (&["bench", "counter", "--markdown", "-"], "--markdown -: only --json is printed"),
         (&["bench", "counter", "--json", "x", "--markdown", "x"], "--json and --markdown name one file, x"),
         (&["bench", "instructions", "--seconds", "5"], "--seconds is for workloads"),

@@ -193,8 +193,13 @@ fn more_threads_than_can_be_simulated_are_refused() {
     command.current_dir(&directory).args(["predict", "trace.lw", "--machine", "1x4", "--threads", "2"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let wanted = "1100 threads ran at the same time, and at most 1024 can be simulated: record with fewer";
+    let wanted = "1100 threads ran at the same time, and at most 1024 can be simulated. ";
     assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    assert!(
+        stderr(&output).ends_with("latchwork record --delay 10 --seconds 5 -- PROG\n"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// The first signal ends it, also in the middle of long simulations.

@@ -166,6 +166,35 @@ fn a_lock_that_is_held_much_is_to_be_split() {
     assert!(text.contains("it is held at least 24% of the time"), "{text}");
 }
 
+/// Advice is worth what it can gain.
+#[test]
+fn what_gains_nothing_is_not_advised() {
+    let seldom = |one_in| {
+        move |class: &mut Class| {
+            busy(class);
+            class.contended = class.acquisitions / one_in;
+        }
+    };
+    assert_eq!(rules_of(seldom(1_000)), ["split"]);
+    // A few long waits, which parts of the lock would have, too.
+    assert_eq!(rules_of(seldom(1_001)), [""; 0]);
+    // A lock with a twentieth of the waiting, where threads wait for a hundredth of their time.
+    let mut profile = sample::profile();
+    profile.locks.truncate(1);
+    busy(&mut profile.locks[0]);
+    let mut rest = profile.locks[0].clone();
+    (rest.kind, rest.holds, rest.holders) = (Kind::Spin, Lengths::default(), Vec::new());
+    let whole = profile.lifetime_ns().saturating_sub(profile.idle_ns()) / 50;
+    for (part, advised) in [(whole / 8, true), (whole / 12, false)] {
+        profile.locks[0].waits.sum_ns = part;
+        rest.waits.sum_ns = whole - part;
+        profile.locks.truncate(1);
+        profile.locks.push(rest.clone());
+        let of_first = advice(&profile).iter().any(|advice| advice.lock == 0);
+        assert_eq!(of_first, advised, "{part}");
+    }
+}
+
 #[test]
 fn a_lock_that_is_split_already_may_be_skewed() {
     // Nearly all waiting is for one of three locks.
@@ -216,7 +245,7 @@ fn another_lock_may_serve_better() {
         class.waits.count = 100;
         class.successions.by_thread = 49;
     };
-    assert_eq!(rules_of(starving), ["split", "lock"]);
+    assert_eq!(rules_of(starving), ["lock"]);
     let text = last_text(starving);
     assert!(text.contains("at most 5 of a hundred acquisitions follow one of another thread"), "{text}");
     let text = last_text(|class| {
@@ -224,11 +253,17 @@ fn another_lock_may_serve_better() {
         class.successions.by_thread = 0;
     });
     assert!(text.contains("takes it again: none of a hundred acquisitions follow"), "{text}");
+    // The lock that is advised serves already.
+    let served = |class: &mut Class| {
+        starving(class);
+        class.served_by = vec!["shfl".into()];
+    };
+    assert_eq!(rules_of(served), [""; 0]);
     let in_turn = |class: &mut Class| {
         starving(class);
         class.successions.by_thread = 50;
     };
-    assert_eq!(rules_of(in_turn), ["split"]);
+    assert_eq!(rules_of(in_turn), [""; 0]);
     let reading = |class: &mut Class| {
         rarely_held(class);
         class.kind = Kind::RwLock;
@@ -236,6 +271,11 @@ fn another_lock_may_serve_better() {
     };
     assert_eq!(rules_of(reading), ["lock"]);
     assert!(last_text(reading).contains("90% of its holders only read"));
+    let biased = |class: &mut Class| {
+        reading(class);
+        class.served_by = vec!["bravo-2d-shfl-rw".into()];
+    };
+    assert_eq!(rules_of(biased), [""; 0]);
     // Three readers hold it on average, for 4 us each, and a writer waits for 345 ms.
     let starved = |class: &mut Class| {
         reading(class);

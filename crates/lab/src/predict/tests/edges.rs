@@ -260,6 +260,8 @@ fn a_replay_that_comes_to_a_stand_is_refused() {
     let (text, json) = report(&trace, &plan(&trace, &[], &[]));
     assert_eq!(json["refused"], true, "{text}");
     assert!(text.contains("comes to a stand"), "{text}");
+    let refusals = json["check"]["refusals"].as_array().unwrap();
+    super::end_with_commands(refusals.iter().map(|refusal| refusal.as_str().unwrap()));
 }
 
 /// A wait that ended at its deadline, or that nobody in the trace ends, stays as long as it was.
