@@ -315,7 +315,7 @@ fn a_result_that_does_not_fit_loses_nothing() {
         assert_eq!(left, ["fills", name], "{text}");
         // What the message says leads to the result.
         let kept = text.rsplit_once(&format!("latchwork {} --read ", arguments[0])).expect(&text).1;
-        let kept = kept.trim().strip_suffix(" ...").expect(&text);
+        let kept = kept.trim().strip_suffix(" -o FILE").expect(&text);
         assert!(kept.starts_with(temporary.to_str().unwrap()), "{text}");
         // The next command does not remove it.
         latchwork().args(["profile", "--", "true"]).env("TMPDIR", &temporary).output().unwrap();
