@@ -24,6 +24,11 @@ pub trait Subject: Send + Sync + Sized + 'static {
     /// Describes a lock that stands still: its memory, above all.
     fn describe(&self) -> Vec<String>;
 
+    /// A standstill that did not show in the counts: how long it was, and how it was found.
+    fn standstill(&self) -> Option<(Duration, String)> {
+        None
+    }
+
     /// Called in the child of a fork, which has only the calling thread, while other threads go on in the parent. `false`:
     /// a new lock does not work there.
     fn works_in_child(&self) -> bool {
@@ -173,6 +178,10 @@ fn watch<S: Subject>(
             crew.stop.store(true, Relaxed);
         }
         let now = (crew.total(crate::worker::Count::Operations), crew.alive());
+        if let Some((time, how)) = subject.standstill() {
+            crew.stop.store(true, Relaxed); // the threads may go on
+            return Some(stuck(time, Some(how), subject, crew));
+        }
         if now.1 == 0 {
             return crew.failure().map(Failure::Broken);
         }
@@ -184,14 +193,15 @@ fn watch<S: Subject>(
         match crew.failure() {
             // A broken lock may not let every thread go.
             Some(what) if still > Duration::from_millis(500) => return Some(Failure::Broken(what)),
-            None if still > bounds.patience => {
-                let mut state = subject.describe();
-                state.extend(crew.dump());
-                return Some(Failure::Stuck { seconds: still.as_secs(), state });
-            }
+            None if still > bounds.patience => return Some(stuck(still, None, subject, crew)),
             _ => (),
         }
     }
+}
+
+fn stuck<S: Subject>(time: Duration, how: Option<String>, subject: &S, crew: &Crew) -> Failure {
+    let state = how.into_iter().chain(subject.describe()).chain(crew.dump()).collect();
+    Failure::Stuck { seconds: time.as_secs(), state }
 }
 
 /// What a thread said when it panicked.
