@@ -23,7 +23,10 @@
 //! `docs/condvars.md` this is worth a sixth.
 //!
 //! *A notifier may wake later.* [`announce`](RawCondvar::announce) is a notification without its system call. The caller makes that
-//! ([`wake_announced`](RawCondvar::wake_announced)) when it has released the mutex, without which no waiter could go on.
+//! ([`wake_announced`](RawCondvar::wake_announced)) when it has released the mutex, without which no waiter could go on. Its claims are
+//! pending until then, which may be long. Two calls that must not wait for so long wake the claimed waiters themselves:
+//! [`wait_until_quiet`](RawCondvar::wait_until_quiet), and [`wake_claimed`](RawCondvar::wake_claimed) of a thread that waits with another
+//! mutex. (POSIX allows another mutex when all waiters with the first one have been notified.)
 //!
 //! *No claimed waiter sleeps on.* Claims do not name waiters. Call a waiter *due* if it will return without a further
 //! notification: the number has moved past its ticket and it does not sleep, or it was woken, or its deadline has passed. Call
@@ -276,7 +279,7 @@ impl<M: Machine> RawCondvar<M> {
     #[inline(never)]
     fn wake(&self, count: u32) {
         let sequence = &raw const self.sequence;
-        let sleepers = self.announce(count);
+        let sleepers = self.claim(count);
         if sleepers != 0 {
             // A waiter that found the number changed may have destroyed the condition variable: only
             // the address is used.
@@ -285,10 +288,20 @@ impl<M: Machine> RawCondvar<M> {
     }
 
     /// A notification of at most `count` waiters that wakes none yet: returns how many sleepers the caller must wake with
-    /// [`wake_announced`](Self::wake_announced). Until then the claimed waiters may sleep, so the caller must hold their mutex, and
-    /// call that as soon as it has released it.
+    /// [`wake_announced`](Self::wake_announced). Until then the claimed waiters may sleep. So the caller must hold the mutex of all
+    /// waiters, and call that function as soon as it has released the mutex.
+    ///
+    /// `None`: there are more waiters than claims can be counted for, so nothing has happened and the caller must
+    /// [`notify`](Self::notify) them. Otherwise a waiter without a claim whose deadline passes before it is woken would report a
+    /// timeout, though it was notified in time.
     #[must_use = "without `wake_announced`, claimed waiters sleep on"]
-    pub fn announce(&self, count: u32) -> u32 {
+    pub fn announce(&self, count: u32) -> Option<u32> {
+        let waiters = Waiters(self.waiters.load(Relaxed)).count();
+        (waiters <= Waiters::MOST_CLAIMS).then(|| self.claim(count))
+    }
+
+    /// Claims at most `count` waiters, and advances the number. Returns how many sleepers are to be woken.
+    fn claim(&self, count: u32) -> u32 {
         let mut waiters = Waiters(self.waiters.load(Relaxed));
         let mut has_advanced = false;
         loop {
@@ -322,6 +335,17 @@ impl<M: Machine> RawCondvar<M> {
         M::wake(word, sleepers);
     }
 
+    /// Wakes the waiters that are notified already, but may sleep until a notifier calls [`wake_announced`](Self::wake_announced). For a
+    /// thread that is about to wait with another mutex than those waiters: a notification that it is to get would wake the thread that
+    /// has slept longest, which may be one of them.
+    pub fn wake_claimed(&self) {
+        if Waiters(self.waiters.load(Relaxed)).claimed() > 0 {
+            // Claimed waiters that do not sleep yet will not.
+            self.sequence.fetch_add(1, Relaxed);
+            M::wake(&self.sequence, u32::MAX);
+        }
+    }
+
     /// Whether there were waiters, a moment ago.
     #[inline]
     pub fn has_waiters(&self) -> bool {
@@ -331,14 +355,16 @@ impl<M: Machine> RawCondvar<M> {
     /// Waits until no waiter will touch the memory any more, so that it can be freed. POSIX lets a program destroy a
     /// condition variable as soon as all waiters have been notified, when some may still be on their way out.
     ///
-    /// It waits for ever if there is a waiter that no thread notifies, or one that was lost to a `fork` (in the child, make
-    /// the condition variable anew instead).
+    /// Waiters that were notified by [`announce`](Self::announce) are woken. (So are others. POSIX allows none here; if one waits again,
+    /// the caller waits for ever unless a thread notifies it.) Do not call it in the child of a `fork` if there were waiters in the
+    /// parent: the caller would wait for threads that do not exist. Make the condition variable anew instead.
     pub fn wait_until_quiet(&self) {
         if self.waiters.load(Acquire) == 0 {
             return; // (A) pairs with `finish`
         }
         let mut waiters = self.waiters.fetch_or(Waiters::QUIET, Acquire) | Waiters::QUIET;
-        // The caller may be the thread that has announced a notification, and has not released the mutex yet.
+        // An announced notification may not have made its system call yet. It may be the caller's own, which makes that call after it
+        // has destroyed the condition variable.
         M::wake(&self.sequence, u32::MAX);
         while waiters != Waiters::QUIET {
             M::wait(&self.waiters, waiters, None);

@@ -142,7 +142,7 @@ fn produces_then_notifies<L: RawMutex>(market: &Market<L>) {
 fn announces<L: RawMutex, const ITEMS: usize>(market: &Market<L>) {
     let token = market.mutex.lock();
     market.offer(ITEMS);
-    let sleepers = (0..ITEMS).map(|_| market.arrived.announce(1)).sum();
+    let sleepers = (0..ITEMS).map(|_| market.arrived.announce(1).unwrap()).sum();
     market.unlock(token);
     if sleepers != 0 {
         RawCondvar::<Loom>::wake_announced(market.arrived.word(), sleepers);
@@ -161,7 +161,7 @@ fn announces_only<L: RawMutex>(market: &Market<L>) {
 fn announces_and_destroys<L: RawMutex>(market: &Market<L>) {
     let token = market.mutex.lock();
     market.offer(2);
-    let sleepers = market.arrived.announce(u32::MAX);
+    let sleepers = market.arrived.announce(u32::MAX).unwrap();
     market.arrived.wait_until_quiet();
     market.unlock(token);
     if sleepers != 0 {

@@ -257,8 +257,11 @@ unsafe extern "C" fn latchwork_cond_begin(w: &mut Waiter) -> c_int {
         }
         counters::call(Family::Cond);
         counters::contended(Family::Cond);
-        // A notifier compares it with the mutex that it holds, and looks at it only if that is the same.
+        // A notifier compares this word with the mutex that it holds, and looks into the mutex only if that is the same.
         if c.mutex.load(Relaxed) != w.mutex {
+            // Waiters with another mutex have been notified, or the program breaks a rule of POSIX. They may sleep until the notifier
+            // releases that mutex. The next notification is the caller's, and must not end at one of them.
+            c.raw.wake_claimed();
             c.mutex.store(w.mutex, Relaxed);
         }
         w.ticket = c.raw.prepare();

@@ -13,7 +13,9 @@ fn locks() -> [(&'static str, &'static str); 3] {
 fn a_deadlock_is_reported_while_it_lasts() {
     let Some(program) = compile("deadlock.c", "deadlock", &[]) else { return };
     for (mutex, rwlock) in locks() {
-        for (case, length) in [("2", 2), ("3", 3), ("readers", 2)] {
+        // glibc's condition variable calls glibc's own function to take the mutex again, which the checks do not see.
+        let condition = (mutex != "glibc").then_some(("condition", 2));
+        for (case, length) in [("2", 2), ("3", 3), ("readers", 2)].into_iter().chain(condition) {
             let what = format!("{case} under {mutex} and {rwlock}");
             let reports = scratch().join(format!("deadlock-{case}-{mutex}"));
             let mut command = Setting::new(mutex, rwlock).command(&program);

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 struct place {
@@ -9,6 +10,8 @@ struct place {
     pthread_cond_t cond;
     int waiting, items, taken;
     volatile int thread; /* the last waiter's */
+    pthread_mutex_t *spare; /* in pages of their own */
+    pthread_cond_t *spare_cond;
 };
 
 static void begin(struct place *p)
@@ -74,17 +77,24 @@ static int sleeps_in(int thread, const void *object, size_t size)
         && word - (uintptr_t)object < size;
 }
 
+/* Returns when the last waiter sleeps in the condition variable, if the kernel says so. The caller holds the mutex. */
+static int sleeping(struct place *p)
+{
+    int sleeps;
+    while (!(sleeps = sleeps_in(p->thread, &p->cond, sizeof p->cond)))
+        sleep_ms(1);
+    return sleeps;
+}
+
 /* With the default mutex, a waiter that the holder notifies sleeps on until the mutex is released, however it was taken. */
 static void at_the_unlock(int tries)
 {
     const char *lock = getenv("LATCHWORK_MUTEX");
     struct place p;
-    int sleeps;
     begin(&p);
     pthread_t thread = start(take, &p);
     lock_when_waiting(&p, 1);
-    while (!(sleeps = sleeps_in(p.thread, &p.cond, sizeof p.cond)))
-        sleep_ms(1);
+    int sleeps = sleeping(&p);
     if (tries) {
         OK(pthread_mutex_unlock(&p.mutex));
         while (pthread_mutex_trylock(&p.mutex) != 0)
@@ -92,7 +102,7 @@ static void at_the_unlock(int tries)
     }
     offer(&p);
     sleep_ms(50); /* otherwise the waiter would be awake by now, or wait for the mutex */
-    if (sleeps == 1 && lock && strcmp(lock, "shfl") == 0)
+    if (sleeps == 1 && lock && strcmp(lock, "shfl") == 0 && !getenv("LATCHWORK_CHECK"))
         EQ(sleeps_in(p.thread, &p.cond, sizeof p.cond), 1);
     OK(pthread_mutex_unlock(&p.mutex));
     join(thread);
@@ -431,8 +441,191 @@ static void cancelled_in_the_section(void)
     }
 }
 
+/* A waiter that is notified is bound to the condition variable no longer, so others may wait with another mutex. Their notifications do not
+   end at the first waiter, which sleeps until its mutex is released. */
+struct other {
+    struct place *place;
+    pthread_mutex_t mutex;
+    int waiting, go;
+};
+static void *wait_with_another_mutex(void *argument)
+{
+    struct other *o = argument;
+    OK(pthread_mutex_lock(&o->mutex));
+    o->waiting = 1;
+    while (!o->go)
+        OK(pthread_cond_wait(&o->place->cond, &o->mutex));
+    OK(pthread_mutex_unlock(&o->mutex));
+    return NULL;
+}
+static void one_mutex_after_the_other(int held)
+{
+    struct place p;
+    struct other o = { &p, PTHREAD_MUTEX_INITIALIZER, 0, 0 };
+    begin(&p);
+    pthread_t first = start(take, &p);
+    lock_when_waiting(&p, 1);
+    sleeping(&p);
+    offer(&p);
+    pthread_t second = start(wait_with_another_mutex, &o);
+    OK(pthread_mutex_lock(&o.mutex));
+    while (!o.waiting) {
+        OK(pthread_mutex_unlock(&o.mutex));
+        sleep_ms(1);
+        OK(pthread_mutex_lock(&o.mutex));
+    }
+    o.go = 1;
+    if (held)
+        OK(pthread_cond_signal(&p.cond));
+    OK(pthread_mutex_unlock(&o.mutex));
+    if (!held)
+        OK(pthread_cond_signal(&p.cond));
+    join(second); /* the first waiter's mutex is still held */
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(first);
+    OK(pthread_mutex_destroy(&o.mutex));
+    end(&p);
+}
+
+/* Threads that are notified before their deadline are not told that it has passed, though the mutex is released after that. */
+static struct timespec deadline;
+static void *take_in_time(void *argument)
+{
+    struct place *p = argument;
+    int error = 0;
+    OK(pthread_mutex_lock(&p->mutex));
+    p->waiting++;
+    while (!p->items && error == 0)
+        error = pthread_cond_timedwait(&p->cond, &p->mutex, &deadline);
+    p->taken += error == 0;
+    OK(pthread_mutex_unlock(&p->mutex));
+    return NULL;
+}
+static void notified_before_the_deadline(int count)
+{
+    pthread_t threads[600];
+    pthread_attr_t small;
+    OK(pthread_attr_init(&small));
+    OK(pthread_attr_setstacksize(&small, 1 << 16));
+    for (long ms = 5, late = 1; late; ms *= 4) {
+        struct place p;
+        begin(&p);
+        deadline = in_ms(CLOCK_REALTIME, ms);
+        for (int i = 0; i < count; i++)
+            OK(pthread_create(&threads[i], &small, take_in_time, &p));
+        lock_when_waiting(&p, count);
+        p.items = 1;
+        OK(pthread_cond_broadcast(&p.cond));
+        late = has_passed(CLOCK_REALTIME, deadline);
+        while (!has_passed(CLOCK_REALTIME, deadline))
+            sleep_ms(1);
+        sleep_ms(2); /* so that their sleeps end */
+        OK(pthread_mutex_unlock(&p.mutex));
+        for (int i = 0; i < count; i++)
+            join(threads[i]);
+        if (!late)
+            EQ(p.taken, count);
+        end(&p);
+    }
+    OK(pthread_attr_destroy(&small));
+}
+
+/* The waiter destroys the mutex as soon as it has it, and its memory goes; that of the condition variable went in the section. */
+static void *take_and_destroy(void *argument)
+{
+    struct place *p = argument;
+    pthread_mutex_t *m = p->spare;
+    OK(pthread_mutex_lock(m));
+    p->waiting = 1;
+    while (!p->items)
+        OK(pthread_cond_wait(p->spare_cond, m));
+    OK(pthread_mutex_unlock(m));
+    OK(pthread_mutex_destroy(m));
+    OK(munmap(m, 4096));
+    return NULL;
+}
+static void *page(void)
+{
+    void *bytes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(bytes != MAP_FAILED);
+    return bytes;
+}
+static void unmapped(void)
+{
+    for (int i = 0; i < 40; i++) {
+        struct place p = { .spare = page(), .spare_cond = page() };
+        OK(pthread_mutex_init(p.spare, NULL));
+        OK(pthread_cond_init(p.spare_cond, NULL));
+        pthread_t thread = start(take_and_destroy, &p);
+        OK(pthread_mutex_lock(p.spare));
+        while (!p.waiting) {
+            OK(pthread_mutex_unlock(p.spare));
+            sched_yield();
+            OK(pthread_mutex_lock(p.spare));
+        }
+        p.items = 1;
+        OK(pthread_cond_signal(p.spare_cond));
+        OK(pthread_cond_destroy(p.spare_cond));
+        OK(munmap(p.spare_cond, 4096));
+        OK(pthread_mutex_unlock(p.spare));
+        join(thread);
+    }
+}
+
+/* A child makes a mutex anew that it holds, as a recursive one. Its notifications leave the depth alone. */
+static void made_anew_in_a_child(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t thread = start(take, &p);
+    lock_when_waiting(&p, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_mutexattr_t recursive;
+        OK(pthread_mutexattr_init(&recursive));
+        OK(pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE));
+        OK(pthread_mutex_init(&p.mutex, &recursive));
+        OK(pthread_cond_init(&p.cond, NULL));
+        p.waiting = 0;
+        pthread_t own = start(take, &p);
+        lock_when_waiting(&p, 1);
+        OK(pthread_mutex_lock(&p.mutex));
+        offer(&p);
+        OK(pthread_mutex_unlock(&p.mutex));
+        EQ(pthread_mutex_destroy(&p.mutex), EBUSY);
+        OK(pthread_mutex_unlock(&p.mutex));
+        join(own);
+        end(&p);
+        _exit(0);
+    }
+    reap(child);
+    offer(&p);
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(thread);
+    end(&p);
+}
+
+/* The holder ends; another thread releases the mutex. */
+static void *offer_and_end(void *argument)
+{
+    lock_when_waiting(argument, 1);
+    offer(argument);
+    return NULL;
+}
+static void the_holder_ends(void)
+{
+    struct place p;
+    begin(&p);
+    pthread_t thread = start(take, &p);
+    join(start(offer_and_end, &p));
+    OK(pthread_mutex_unlock(&p.mutex));
+    join(thread);
+    end(&p);
+}
+
 int main(void)
 {
+    const char *lock = getenv("LATCHWORK_MUTEX");
     at_the_unlock(0);
     at_the_unlock(1);
     however_it_was_taken();
@@ -442,12 +635,21 @@ int main(void)
     with_another_mutex_held();
     with_the_mutex_of_earlier_waiters_held();
     unlocked_twice();
-    released_by_another_thread();
-    released_by_another_thread_and_free();
     one_and_then_all();
     destroyed_in_the_section();
+    unmapped();
     forked_in_the_section();
+    made_anew_in_a_child();
     cancelled_in_the_section();
+    one_mutex_after_the_other(0);
+    one_mutex_after_the_other(1);
+    notified_before_the_deadline(2);
+    if (!lock || strcmp(lock, "shfl") == 0)
+        notified_before_the_deadline(600);
+    /* From here on notifications may wake at once. */
+    the_holder_ends();
+    released_by_another_thread();
+    released_by_another_thread_and_free();
     puts("ok");
     return 0;
 }

@@ -260,7 +260,9 @@ pub fn waiting() {
     one.notify(0);
     one.notify_one();
     // Announced, and woken more often than that, and elsewhere.
-    let sleepers = one.announce(u32::MAX) + other.announce(1);
+    let sleepers = one.announce(u32::MAX).unwrap() + other.announce(1).unwrap();
+    one.wake_claimed();
+    other.wake_claimed();
     RawCondvar::<Native>::wake_announced(other.word(), sleepers + 1);
     one.finish(ticket, latchwork::machine::Wait::TimedOut);
     one.wait_until_quiet();

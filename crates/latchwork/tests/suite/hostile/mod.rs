@@ -86,7 +86,7 @@ const LISTED: &[(&str, &str)] = &[
     (
         "locks/condvar.rs",
         "value new_in wait prepare word is_notified block finish abandon offer_processor notify notify_one \
-         notify_all announce wake_announced has_waiters wait_until_quiet",
+         notify_all announce wake_announced wake_claimed has_waiters wait_until_quiet",
     ),
     (
         "machine/group.rs",

@@ -34,6 +34,8 @@ pub(crate) fn install(glibc: bool, glibc_rwlocks: bool) {
     ON.store(true, Relaxed);
     GLIBC.store(glibc, Relaxed);
     GLIBC_RWLOCKS.store(glibc_rwlocks, Relaxed);
+    // A waiter that is notified must ask for its mutex, or it is in no circle.
+    mutex::holder::wake_at_once();
     stack::install();
     install! {
         mutex_init => mutex_init, mutex_destroy => mutex_destroy, mutex_lock => mutex_lock,
