@@ -21,7 +21,7 @@
 //! needs: the kernel's lock of the address space (page faults, `mmap`, new threads) or a mutex of the C library. In a
 //! livelock that thread never runs again, and the watcher, once it needs the same, waits for ever. So the kernel watches
 //! too. `RLIMIT_RTTIME` limits the processor time of a real-time thread between two sleeps. The kernel sends `SIGXCPU` to a
-//! thread that exceeds the limit, and the handler takes the thread's priority away ([`lose_priority`]). Then the other
+//! thread that exceeds the limit, and the handler takes the thread's priority away (`lose_priority`). Then the other
 //! threads run, and the watcher reports the livelock. The limit is longer than the watcher's patience: mostly the watcher
 //! comes first.
 //!
