@@ -1,7 +1,7 @@
 //! A live process, and the sessions in which it is recorded: `latchwork profile --pid` and `latchwork top`.
 //!
-//! [`process`] looks at the process in `/proc`, and sends it the signal. [`stuck`] finds threads that wait for each other already. [`latchwork_recording::control`] says what the two
-//! processes tell each other.
+//! [`process`] looks at the process in `/proc`, and sends it the signal. [`stuck`] finds threads that wait for each other
+//! already. [`latchwork_recording::control`] says what the two processes tell each other.
 
 pub mod process;
 mod signals;

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl About {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let number = |name: &str| field(name)?.split_whitespace().next_back()?.parse::<u64>().ok();
         Some(Self {
-            // In each container around the thread's own, and in that one.
+            // The kernel lists the thread's number in each container around the thread's own one, and last in that one.
             number: number("NSpid").or_else(|| number("Pid"))?.try_into().ok()?,
             name: field("Name")?.trim().chars().filter(|char| !char.is_control()).collect(),
             switches: number("voluntary_ctxt_switches")?.wrapping_add(number("nonvoluntary_ctxt_switches")?),
@@ -130,7 +130,8 @@ impl About {
     }
 }
 
-/// What a thread in this system call waits for, and which thread keeps it waiting, if that is one of the process's. `word`: reads the process's memory.
+/// What a thread in this system call waits for, and which thread keeps it waiting, if that is one of the process's. `word`
+/// reads the process's memory.
 fn waits_for(call: &str, word: impl Fn(u64) -> Option<u32>, lives: &[u32]) -> Option<(For, u32)> {
     const WAIT: u32 = libc::FUTEX_WAIT as u32;
     const WAIT_BITSET: u32 = libc::FUTEX_WAIT_BITSET as u32;
@@ -261,7 +262,7 @@ fn modules(process: &Process) -> Vec<Module> {
 }
 
 /// Whether the addresses in this file count from where it is loaded.
-fn is_position_independent(path: &PathBuf) -> bool {
+fn is_position_independent(path: &Path) -> bool {
     /// `e_type` and its value, `ET_DYN`.
     const TYPE: (u64, [u8; 2]) = (16, 3_u16.to_ne_bytes());
     let mut found = [0; 2];

@@ -280,16 +280,16 @@ fn other_lock(class: &Class) -> Option<String> {
     let own = class.served_by.iter().any(|lock| lock == OWN);
     // No lock is advised that serves already.
     let served_by = |name: &str| class.served_by.iter().any(|lock| lock.starts_with(name));
-    if class.kind == Kind::RwLock && reads >= MOSTLY_READ && (own || served_by("bravo-")) {
-        return None;
-    }
     if class.kind == Kind::RwLock && reads >= MOSTLY_READ {
-        return Some(format!(
-            "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
-             latchwork compare --rwlock bravo-2d-shfl-rw.",
-            class.name,
-            percent(reads)
-        ));
+        let is_biased = own || served_by("bravo-");
+        return (!is_biased).then(|| {
+            format!(
+                "{}: {} of its holders only read. It is a candidate for bravo, whose readers do not write to the lock: \
+                 latchwork compare --rwlock bravo-2d-shfl-rw.",
+                class.name,
+                percent(reads)
+            )
+        });
     }
     if class.kind == Kind::RwLock && reads < 0.5 {
         return Some(format!(

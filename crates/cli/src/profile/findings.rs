@@ -42,7 +42,7 @@ fn locks(profile: &Profile) -> Vec<String> {
             sentences.push("There was no room to record the lock calls.".into());
         } else {
             sentences.push(none.into());
-            // A program whose threads wait for each other has pthread locks.
+            // Threads that wait for each other do so at pthread locks, so the program uses them.
             sentences.extend(profile.deadlock.is_none().then(|| UNSEEN.into()));
         }
         return sentences;

@@ -118,7 +118,9 @@ pub fn predict(options: &Options) -> Result<i32> {
     let read = [("TRACE", &*options.trace), ("--machine", Path::new(&options.machine))];
     let home = options.recorded_on.iter().map(|file| ("--recorded-on", Path::new(file)));
     output::check_distinct(written, read.into_iter().chain(home))?;
-    options.plot.as_deref().map_or(Ok(()), crate::measure::plot::check)?;
+    if let Some(path) = &options.plot {
+        crate::measure::plot::check(path)?;
+    }
     let trace = Trace::read(&options.trace).map_err(|error| {
         // The others go on where the file's name ends.
         let colon = if matches!(error, Error::Io(_)) { ":" } else { "" };

@@ -77,7 +77,7 @@ fn a_spinner_leaves_between_others() {
     crate::report("osq", || Model::new(2).check(Shared::new, &[stays, spins, spins], empty_after));
 }
 
-/// The head stays until all others have left: also one whose predecessor leaves. Up to 2 preemptions.
+/// The head stays until all other spinners have left, among them a spinner whose predecessor leaves. Up to 2 preemptions.
 #[test]
 fn spinners_need_no_head_to_leave() {
     fn leaves(shared: &Shared) {

@@ -1,4 +1,4 @@
-//! Who gets the lock next, with nodes in place of threads.
+//! Which waiter gets the lock next. Nodes stand for threads.
 
 use super::*;
 use std::vec::Vec;
@@ -73,7 +73,7 @@ fn surplus_waiters_come_last() {
     assert_eq!(Scene::new(7, 0).order(), [1, 3, 5, 6, 4, 2, 0]);
 }
 
-/// One handover in 1000 goes to the waiter that has been passive for longest, and the queue goes on behind that one.
+/// One handover in 1000 goes to the waiter that has been passive for longest. The queue follows that waiter.
 #[test]
 fn the_eldest_passive_waiter_gets_one_handover_in_a_thousand() {
     let mut scene = Scene::new(7, TURNS - 3);
